@@ -1,0 +1,80 @@
+//! What a pick costs, and a new balancer, for each policy at 10 and at 10,000 members.
+
+use std::hint::black_box;
+use std::sync::atomic::AtomicUsize;
+use std::time::Duration;
+
+use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
+use pulsegate::balance::{Balancer, Candidate, Policy};
+
+const POLICIES: [(&str, Policy); 4] = [
+    ("round_robin", Policy::RoundRobin),
+    ("least_requests", Policy::LeastRequests { choices: 2 }),
+    ("random", Policy::Random),
+    ("fastest", Policy::Fastest { sensitivity: Duration::from_millis(50) }),
+];
+
+type Weight = fn(usize) -> u32;
+
+/// How weights are laid over the members. `few` has exact schedules, the longest that are written; `any` has none.
+const WEIGHTS: [(&str, Weight); 3] = [
+    ("equal", |_| 1),
+    ("few", |index| 1 + (scramble(index as u64) % 10) as u32),
+    ("any", |index| 1 + (scramble(index as u64) % 1_000) as u32),
+];
+
+fn main_benches(criterion: &mut Criterion) {
+    for (policy_name, policy) in POLICIES {
+        for (weights, weight) in WEIGHTS {
+            for members in [10, 10_000] {
+                let name = format!("{policy_name}/{weights}/{members}");
+                bench_build(criterion, &name, &policy, candidates(members, weight));
+                bench_pick(criterion, &name, &Balancer::new(&policy, candidates(members, weight)));
+            }
+        }
+    }
+}
+
+fn bench_build(criterion: &mut Criterion, name: &str, policy: &Policy, candidates: Vec<Candidate>) {
+    criterion.bench_function(&format!("build/{name}"), |bencher| {
+        let build = |candidates| Balancer::new(policy, candidates);
+        bencher.iter_batched(|| candidates.clone(), build, BatchSize::SmallInput);
+    });
+}
+
+fn bench_pick(criterion: &mut Criterion, name: &str, balancer: &Balancer) {
+    let turn = AtomicUsize::new(scramble(3) as usize);
+    let loads: Vec<u32> = (0..balancer.candidates().len()).map(|index| (scramble(index as u64) % 5) as u32).collect();
+    for (kind, tried) in [("first", &[][..]), ("retry", &[3, 7])] {
+        let mut draw = 1;
+        criterion.bench_function(&format!("pick_{kind}/{name}"), |bencher| {
+            bencher.iter(|| {
+                draw = scramble(draw);
+                balancer.pick(&turn, draw, |index| loads[index], black_box(tried))
+            });
+        });
+    }
+}
+
+/// One in ten is kept; latencies are spread over 0 to 200 ms.
+fn candidates(members: usize, weight: Weight) -> Vec<Candidate> {
+    let candidate = |index| Candidate {
+        index,
+        weight: weight(index),
+        split: 1,
+        kept: index % 10 == 9,
+        latency: Some(Duration::from_micros(scramble(!(index as u64)) % 200_000)),
+    };
+    (0..members).map(candidate).collect()
+}
+
+/// SplitMix64.
+fn scramble(number: u64) -> u64 {
+    let mut mixed = number.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    mixed ^ (mixed >> 31)
+}
+
+criterion_group!(benches, main_benches);
+criterion_main!(benches);

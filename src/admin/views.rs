@@ -1,0 +1,186 @@
+//! Pools and members as the API shows them (interfaces.md, Admin listener).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::clock;
+use crate::health::{self, Mode, Outcome, PoolHealth, Standing, Verdict};
+use crate::pool;
+use crate::server::Control;
+use crate::snapshot::Served;
+
+/// One pool.
+#[derive(Debug, Serialize)]
+pub struct PoolView {
+    /// Its name.
+    pub name: String,
+    state: &'static str,
+    mode: &'static str,
+    tier: Option<u8>,
+    in_rotation: usize,
+    total: usize,
+    ejectable: usize,
+    ejected: usize,
+    members: Vec<MemberView>,
+}
+
+/// One member.
+#[derive(Debug, Serialize)]
+pub struct MemberView {
+    address: String,
+    name: String,
+    tier: u8,
+    weight: u32,
+    admin: &'static str,
+    verdict: &'static str,
+    standing: &'static str,
+    proven: bool,
+    unverified: bool,
+    resolved: bool,
+    window: WindowView,
+    streak: i64,
+    since: String,
+    latency_ms: Option<f64>,
+    in_flight: u32,
+    ejected_because: Option<&'static str>,
+    next_probe_at: Option<String>,
+    last_probe: Option<ProbeView>,
+}
+
+#[derive(Debug, Serialize)]
+struct WindowView {
+    passes: u32,
+    /// Samples shown.
+    shown: u32,
+    size: u32,
+    required: Option<u32>,
+}
+
+#[derive(Debug, Serialize)]
+struct ProbeView {
+    at: String,
+    result: &'static str,
+    reason: Option<&'static str>,
+    detail: String,
+    status: Option<u16>,
+    connect_ms: Option<f64>,
+    tls_ms: Option<f64>,
+    first_byte_ms: Option<f64>,
+    total_ms: f64,
+}
+
+impl PoolView {
+    /// The pool as it stands.
+    pub fn new(control: &Control, pool: &Served) -> PoolView {
+        pool.live.advance(clock::monotonic());
+        let next = next_probes(control, pool);
+        pool.live.read(|health, live| {
+            let picture = health.picture();
+            let members = (0..live.len()).map(|index| MemberView::new(health, live, index, next.get(index).copied().flatten()));
+            PoolView {
+                name: pool.config.name.clone(),
+                state: state(picture.mode),
+                mode: picture.mode.as_str(),
+                tier: picture.tier,
+                in_rotation: picture.in_rotation,
+                total: picture.total,
+                ejectable: picture.ejectable,
+                ejected: picture.ejected,
+                members: members.collect(),
+            }
+        })
+    }
+}
+
+impl MemberView {
+    /// The member that the API calls `name`.
+    pub fn find(control: &Control, pool: &Served, name: &str) -> Option<MemberView> {
+        let next = next_probes(control, pool);
+        pool.live.read(|health, live| {
+            let index = live.iter().position(|m| **m.label() == *name || m.key().name == name)?;
+            Some(MemberView::new(health, live, index, next.get(index).copied().flatten()))
+        })
+    }
+
+    fn new(health: &PoolHealth, live: &[Arc<pool::Member>], index: usize, next: Option<Duration>) -> MemberView {
+        let (member, live, standing) = (&health.members()[index], &live[index], health.picture().standings[index]);
+        let (spec, window) = (member.spec(), member.window());
+        MemberView {
+            address: live.label().to_string(),
+            name: spec.key.name.clone(),
+            tier: spec.tier,
+            weight: spec.weight,
+            admin: member.admin().as_str(),
+            verdict: member.verdict().as_str(),
+            standing: standing.as_str(),
+            proven: member.proven(),
+            unverified: member.unverified(),
+            resolved: spec.key.address.is_some(),
+            window: WindowView {
+                passes: window.passes,
+                shown: window.shown,
+                size: window.size,
+                required: window.required,
+            },
+            streak: member.streak(),
+            since: time_of(member.since()),
+            latency_ms: member.latency().map(millis),
+            in_flight: live.in_flight(),
+            ejected_because: because(member, standing),
+            next_probe_at: next.map(time_of),
+            last_probe: member.last_sample().map(|(sample, at)| ProbeView::new(sample, at)),
+        }
+    }
+}
+
+impl ProbeView {
+    fn new(sample: &health::Sample, at: Duration) -> ProbeView {
+        let (result, reason) = match sample.outcome {
+            Outcome::Pass => ("pass", None),
+            Outcome::Fail(reason) => ("fail", Some(reason.as_str())),
+            Outcome::Inconclusive => ("inconclusive", None),
+        };
+        ProbeView {
+            at: time_of(at),
+            result,
+            reason,
+            detail: sample.detail.clone(),
+            status: sample.status,
+            connect_ms: sample.phases.connect.map(millis),
+            tls_ms: sample.phases.tls.map(millis),
+            first_byte_ms: sample.phases.first_byte.map(millis),
+            total_ms: millis(sample.phases.total),
+        }
+    }
+}
+
+fn because(member: &health::Member, standing: Standing) -> Option<&'static str> {
+    (standing == Standing::Ejected && member.verdict() == Verdict::Unhealthy)
+        .then(|| member.cause().map(health::Reason::as_str))
+        .flatten()
+}
+
+/// The pool in a word: can it serve as it should?
+fn state(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Waiting => "unknown",
+        Mode::Fallback | Mode::Down => "unhealthy",
+        Mode::Failover | Mode::Capped | Mode::Normal => "healthy",
+    }
+}
+
+/// Asked for before the pool is read: the prober has a lock of its own.
+fn next_probes(control: &Control, pool: &Served) -> Vec<Option<Duration>> {
+    let members = pool.live.roster().members().to_vec();
+    members.iter().map(|member| control.next_probe_at(&pool.live, member.id())).collect()
+}
+
+fn time_of(moment: Duration) -> String {
+    humantime::format_rfc3339_millis(clock::wall_at(moment)).to_string()
+}
+
+fn millis(duration: Duration) -> f64 {
+    duration.as_micros() as f64 / 1000.0
+}

@@ -1,0 +1,141 @@
+//! Who gets the next request, among the members that may.
+//!
+//! A [`Balancer`] is built when the candidates change and never altered: everything that can be worked out beforehand
+//! is, so that a pick costs an atomic add or a binary search whatever the pool's size. A member that is out is not a
+//! candidate at all, so its share goes to all the others by weight and never to its neighbour, and no pick searches
+//! past unhealthy ones.
+//! Pure: no clock, no lock, no randomness of its own (a draw is an argument), and no allocation in a pick.
+//! Not here: who may (`health`, through `pool`).
+
+mod fastest;
+mod least_requests;
+mod random;
+mod roster;
+mod round_robin;
+mod shares;
+#[cfg(test)]
+mod tests;
+
+use std::sync::atomic::AtomicUsize;
+use std::time::Duration;
+
+use fastest::Fastest;
+use least_requests::LeastRequests;
+use roster::Roster;
+use round_robin::Order;
+
+/// How requests are shared among the eligible members.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Policy {
+    /// Smooth weighted round-robin.
+    RoundRobin,
+    /// The least loaded of a few; load = (in flight + 1) / weight (health.md §7).
+    LeastRequests {
+        /// How many are looked at, 2 to 16 (what is outside counts as the nearer end). Up to 8 members all are.
+        choices: u8,
+    },
+    /// Weighted at random.
+    Random,
+    /// Those nearly as fast as the fastest, shared by weight (health.md §5).
+    Fastest {
+        /// How much slower than the fastest still counts as fast. 0: the fastest alone, and who equals it.
+        sensitivity: Duration,
+    },
+}
+
+/// A member that may get traffic.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Candidate {
+    /// Its place in the pool's member list; what a pick returns.
+    pub index: usize,
+    /// At least 1. One of weight 0 is drained, and left out (health.md §7).
+    pub weight: u32,
+    /// The weight is divided by this: at least 1.
+    pub split: u32,
+    /// Unhealthy and in the rotation only by the cap: a retry prefers a healthy one.
+    pub kept: bool,
+    /// Probe latency, for `Fastest`.
+    pub latency: Option<Duration>,
+}
+
+/// Picks members for requests: one policy over one set of candidates.
+#[derive(Debug)]
+pub struct Balancer {
+    roster: Roster,
+    way: Way,
+}
+
+/// What each policy has worked out beforehand.
+#[derive(Debug)]
+enum Way {
+    RoundRobin(Order),
+    LeastRequests(LeastRequests),
+    Random,
+    Fastest(Fastest),
+}
+
+impl Balancer {
+    /// Builds for these candidates: under 5 ms for 10,000 of any weights.
+    ///
+    /// They are put in the order of their index. Of two with the same index the first counts.
+    pub fn new(policy: &Policy, candidates: Vec<Candidate>) -> Balancer {
+        let candidates = roster::tidy(candidates);
+        let units = shares::units(&candidates);
+        let roster = match policy {
+            Policy::Fastest { .. } => Roster::new(candidates, &units, fastest::reckoned),
+            _ => Roster::new(candidates, &units, |_, _| Duration::ZERO),
+        };
+        let way = match policy {
+            Policy::RoundRobin => Way::RoundRobin(Order::new(&units)),
+            Policy::LeastRequests { choices } => Way::LeastRequests(LeastRequests::new(*choices, &units)),
+            Policy::Random => Way::Random,
+            Policy::Fastest { sensitivity } => Way::Fastest(Fastest::new(*sensitivity, &roster, &units)),
+        };
+        Balancer { roster, way }
+    }
+
+    /// Picks the member for a request: its [`Candidate::index`].
+    ///
+    /// `turn` is the pool's own counter; it survives rosters and reloads, and whoever starts one begins at a random
+    /// number, or the first member would get the first request after every start. `draw` is a fresh random number.
+    /// `load(index)` is the number of requests in flight on a member.
+    ///
+    /// `tried` are the indices this request has tried already (a handful at most): none of them is picked while
+    /// another exists, and when `tried` is not empty a healthy one is picked before a kept one. A second attempt goes
+    /// by `draw` and takes no turn: if it did, a failing member of two would be the first choice of *every* request,
+    /// and if it took the next in order, the neighbour of a failing member would carry that one's share.
+    ///
+    /// `None` only when there are no candidates, or all of them are in `tried`.
+    pub fn pick(&self, turn: &AtomicUsize, draw: u64, load: impl Fn(usize) -> u32, tried: &[usize]) -> Option<usize> {
+        if self.roster.is_empty() {
+            return None;
+        }
+        let place = if tried.is_empty() {
+            self.first(turn, draw, load)
+        } else if let Some(tried) = self.roster.ranks(tried) {
+            match &self.way {
+                Way::RoundRobin(_) | Way::Random => self.roster.other(draw, &tried)?,
+                Way::LeastRequests(way) => way.other(&self.roster, draw, load, tried)?,
+                Way::Fastest(way) => way.other(&self.roster, draw, &tried)?,
+            }
+        } else {
+            self.roster.first_untried(tried)?
+        };
+        Some(self.roster.candidates()[place].index)
+    }
+
+    /// Those it picks among, in the order of their index.
+    pub fn candidates(&self) -> &[Candidate] {
+        self.roster.candidates()
+    }
+
+    /// The place of the first attempt's member; there is at least one candidate.
+    fn first(&self, turn: &AtomicUsize, draw: u64, load: impl Fn(usize) -> u32) -> usize {
+        match &self.way {
+            Way::RoundRobin(order) => order.next(turn),
+            Way::LeastRequests(way) => way.first(&self.roster, turn, draw, load),
+            Way::Random => self.roster.any(draw),
+            Way::Fastest(way) => way.first(turn),
+        }
+    }
+}

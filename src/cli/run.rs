@@ -1,0 +1,15 @@
+//! `pulsegate run`: serve until a signal ends it.
+
+use std::path::PathBuf;
+
+use crate::server::{self, StartError};
+
+/// Serves by the file at `config`. Problems of the file go to stderr as `check` prints them.
+pub fn run(config: PathBuf) -> Result<(), Box<dyn std::error::Error>> {
+    server::run(config).map_err(|error| {
+        if let StartError::Config(problems) = &error {
+            problems.iter().for_each(|problem| eprintln!("{problem}"));
+        }
+        error.into()
+    })
+}

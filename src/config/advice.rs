@@ -1,0 +1,185 @@
+//! What can be used as it is, and is probably not what its author wants.
+//!
+//! Each advice names a place, what will happen, and what to write instead; one that an operator would shrug at does
+//! not belong here. Only files without errors are advised on.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::domain::{Config, Member, Pool, Probe, ProbeKind};
+use super::file::{File, PoolKeys};
+use super::places::At;
+use super::problem::Problems;
+use super::spelling::{Spelled, shown, spell_duration, spell_range};
+use crate::balance::Policy;
+use crate::health::{Admin, Initial};
+
+/// Other members of a tier that the relative gate needs to compare with (health.md §5).
+const RATIO_NEEDS: usize = 3;
+
+/// Notes advice on `config`, which is what `file` means.
+pub(super) fn advise(config: &Config, file: &File, at: At<'_>, problems: &mut Problems) {
+    let routed: BTreeSet<&str> = config.routes.iter().map(|route| route.pool.as_str()).collect();
+    for (name, pool) in &config.pools {
+        let at = at.key("pools").key(name);
+        let Some(keys) = file.pools.as_ref().and_then(|pools| pools.get(name)) else { continue };
+        if !routed.contains(name.as_str()) {
+            problems.warn(at, format!("no route uses pool \"{name}\""));
+        }
+        members(pool, at, problems);
+        cap(pool, at, problems);
+        tiers(pool, keys, at, problems);
+        match &pool.probe {
+            None => unprobed(pool, keys, at, problems),
+            Some(probe) => probed(pool, probe, keys, at, problems),
+        }
+        retries(pool, keys, at, problems);
+    }
+    routes(config, at, problems);
+}
+
+fn members(pool: &Pool, at: At<'_>, problems: &mut Problems) {
+    if !pool.members.iter().any(takes_traffic) {
+        let message =
+            format!("pool \"{}\": no member is enabled with a weight over 0, so every request gets 503", pool.name);
+        problems.warn(at.key("members"), message);
+    }
+}
+
+/// The cap rounds down; one that rounds to nobody surprises (health.md §3).
+fn cap(pool: &Pool, at: At<'_>, problems: &mut Problems) {
+    let percent = usize::from(pool.rules.max_unhealthy_percent);
+    if percent == 0 || pool.rules.min_ejected > 0 || !pool.rules.probed {
+        return;
+    }
+    let sizes = tier_sizes(pool);
+    for (tier, size) in &sizes {
+        if *size > 1 && size * percent / 100 == 0 {
+            let whose =
+                if sizes.len() > 1 { format!("the {size} members of tier {tier}") } else { format!("{size} members") };
+            let enough = 100_usize.div_ceil(*size);
+            let message = format!(
+                "pool \"{}\": {percent} % of {whose} is 0, so none is ever ejected; write {enough} for one, or `min_ejected: 1`",
+                pool.name
+            );
+            problems.warn(at.key("max_unhealthy_percent"), message);
+        }
+    }
+}
+
+fn tiers(pool: &Pool, keys: &PoolKeys, at: At<'_>, problems: &mut Problems) {
+    if keys.tier_min_healthy_percent.is_some() && tier_sizes(pool).len() < 2 {
+        problems.warn(
+            at.key("tier_min_healthy_percent"),
+            "`tier_min_healthy_percent` has no effect in a pool with one tier; give some members `tier: 1`",
+        );
+    }
+}
+
+fn unprobed(pool: &Pool, keys: &PoolKeys, at: At<'_>, problems: &mut Problems) {
+    let name = &pool.name;
+    if pool.members.len() > 1 {
+        let count = pool.members.len();
+        problems.warn(
+            at.key("probe"),
+            format!(
+                "pool \"{name}\": its {count} members are not probed, so a dead one keeps its share of the traffic"
+            ),
+        );
+        if let Policy::Fastest { .. } = pool.balance {
+            problems.warn(at.key("balance"), format!("pool \"{name}\": without probes `fastest` knows no latency"));
+        }
+    }
+    if keys.initial.is_some_and(|Spelled(initial)| initial != Initial::Healthy) {
+        problems.warn(at.key("initial"), "`initial` has no effect with `probe: off`: members start healthy");
+    }
+}
+
+fn probed(pool: &Pool, probe: &Probe, keys: &PoolKeys, at: At<'_>, problems: &mut Problems) {
+    if keys.probe.is_none() && keys.preset.is_none() {
+        let message = format!(
+            "pool \"{}\" has no `probe`, so its members are only asked for a connection, every {}; write `probe: {{ path: /healthz }}`",
+            pool.name,
+            spell_duration(probe.interval)
+        );
+        problems.warn(at, message);
+    }
+    let at = at.key("probe");
+    if let ProbeKind::Http(http) = &probe.kind {
+        if http.tls.as_ref().is_some_and(|tls| !tls.verify) {
+            let message =
+                "`verify: false` takes any certificate: whoever answers at that address passes; write `ca` instead";
+            problems.warn(at.key("tls").key("verify"), message);
+        }
+        if let Some(range) = http.expect.status.iter().find(|(from, _)| *from < 200) {
+            let message = format!(
+                "{} is partly or wholly 1xx, which no answer ends with (RFC 9110 section 15.2)",
+                spell_range(*range)
+            );
+            problems.warn(at.key("expect").key("status"), message);
+        }
+    }
+    let gates = &pool.rules.gates;
+    if gates.max_latency.is_some_and(|gate| gate >= probe.timeout) {
+        let message =
+            format!("`max_latency` has no effect: the timeout, {}, comes first", spell_duration(probe.timeout));
+        problems.warn(at.key("max_latency"), message);
+    }
+    let largest = tier_sizes(pool).into_values().max().unwrap_or_default();
+    if gates.max_latency_ratio.is_some() && largest <= RATIO_NEEDS {
+        let message =
+            format!("`max_latency_ratio` has no effect with fewer than {} members in a tier", RATIO_NEEDS + 1);
+        problems.warn(at.key("max_latency_ratio"), message);
+    }
+    if gates.max_latency_ratio.is_none() && at.key("latency_floor").exists() {
+        problems.warn(at.key("latency_floor"), "`latency_floor` has no effect without `max_latency_ratio`");
+    }
+}
+
+fn retries(pool: &Pool, keys: &PoolKeys, at: At<'_>, problems: &mut Problems) {
+    let at_retries = at.key("retries");
+    let Some(written) = &keys.retries else { return };
+    let tries = pool.retries;
+    let wanted = |key: &Option<Spelled<u64>>| key.is_some_and(|Spelled(count)| count > 1);
+    if pool.members.iter().filter(|m| takes_traffic(m)).count() == 1
+        && (wanted(&written.attempts) || wanted(&written.connect))
+    {
+        let message = format!("pool \"{}\" has one member, so there is nobody to try next", pool.name);
+        problems.warn(at_retries, message);
+    } else if tries.budget_percent == 0 && wanted(&written.attempts) {
+        problems
+            .warn(at_retries.key("budget"), "a budget of 0% allows no second attempt; write `20%`, or `attempts: 1`");
+    }
+    if let (Some(one), Some(all)) = (tries.per_try_timeout, pool.deadline)
+        && one >= all
+    {
+        let message = format!("`per_try_timeout` has no effect: the deadline, {}, comes first", spell_duration(all));
+        problems.warn(at_retries.key("per_try_timeout"), message);
+    }
+}
+
+fn routes(config: &Config, at: At<'_>, problems: &mut Problems) {
+    let longest = config.listeners.iter().map(|l| l.limits.max_uri_bytes).max().unwrap_or_default();
+    for (index, route) in config.routes.iter().enumerate() {
+        let at = at.key("routes").item(index).key("path");
+        if route.path.split('/').any(|segment| segment == "." || segment == "..") {
+            let message =
+                format!("`{}` never matches: clients resolve `.` and `..` before they ask", shown(&route.path));
+            problems.warn(at, message);
+        } else if route.path.len() > longest {
+            problems.warn(at, format!("this never matches: no listener takes more than {longest} bytes of target"));
+        }
+    }
+}
+
+fn takes_traffic(member: &Member) -> bool {
+    member.state == Admin::Enabled && member.weight > 0
+}
+
+/// Members of each tier that the cap counts, if all are proven.
+fn tier_sizes(pool: &Pool) -> BTreeMap<u8, usize> {
+    let mut sizes = BTreeMap::new();
+    for member in pool.members.iter().filter(|m| takes_traffic(m)) {
+        *sizes.entry(member.tier).or_insert(0) += 1;
+    }
+    sizes
+}

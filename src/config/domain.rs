@@ -1,0 +1,300 @@
+//! What a configuration means: checked, complete, in the types the rest of the program works with.
+
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ipnet::IpNet;
+
+use crate::balance::Policy;
+use crate::health::{Admin, Rules};
+use crate::route::Route;
+
+/// A whole proxy.yaml.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Config {
+    /// Where clients come in; at least one.
+    pub listeners: Vec<Listener>,
+    /// The admin listener; `None` where it is switched off (`admin: off`).
+    pub admin: Option<AdminListener>,
+    /// Where and how requests are logged.
+    pub access_log: AccessLog,
+    /// Peers whose forwarded fields are believed.
+    pub trusted_proxies: Vec<IpNet>,
+    /// SIGTERM: how long to keep accepting after readiness went down.
+    pub lame_duck: Duration,
+    /// SIGTERM: how long requests in flight may take to finish.
+    pub drain_timeout: Duration,
+    /// By name.
+    pub pools: BTreeMap<String, Arc<Pool>>,
+    /// In the order written; each names a pool that exists.
+    pub routes: Vec<Route>,
+    /// `max_concurrent_probes`, default 8,192.
+    pub max_concurrent_probes: usize,
+}
+
+impl Config {
+    /// Probes a second that the file costs while every member is steady: each member that is not disabled once in
+    /// its pool's interval.
+    pub fn probes_per_second(&self) -> f64 {
+        let pool_cost = |pool: &Arc<Pool>| {
+            let probed = pool.members.iter().filter(|m| m.state != Admin::Disabled).count();
+            pool.probe.as_ref().map_or(0.0, |probe| probed as f64 / probe.interval.as_secs_f64())
+        };
+        self.pools.values().map(pool_cost).sum()
+    }
+}
+
+/// One listening address and its limits.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Listener {
+    /// Port 0 takes a free one.
+    pub address: SocketAddr,
+    /// For the access log: the address as written, unless `name` is given.
+    pub name: String,
+    /// What a connection here may cost.
+    pub limits: Limits,
+}
+
+/// What one client connection may cost.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Limits {
+    /// Connections at once on this listener; more are closed at accept. Default 65,536.
+    pub max_connections: usize,
+    /// Total time for a request's header, from its first byte (on a new connection: from accept). Default 10 s.
+    pub header_timeout: Duration,
+    /// Idle time between requests. Default 60 s.
+    pub keepalive_timeout: Duration,
+    /// Requests on one connection. Default 10,000.
+    pub keepalive_requests: u32,
+    /// Idle time between reads of a request body. Default 60 s.
+    pub body_timeout: Duration,
+    /// Idle time between writes of an answer. Default 60 s.
+    pub write_timeout: Duration,
+    /// Bytes of a header, request line included. Default 32 KiB.
+    pub max_header_bytes: usize,
+    /// Fields of a header. Default 100.
+    pub max_header_fields: usize,
+    /// Bytes of a request target. Default 8 KiB.
+    pub max_uri_bytes: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            max_connections: 65_536,
+            header_timeout: Duration::from_secs(10),
+            keepalive_timeout: Duration::from_secs(60),
+            keepalive_requests: 10_000,
+            body_timeout: Duration::from_secs(60),
+            write_timeout: Duration::from_secs(60),
+            max_header_bytes: 32 << 10,
+            max_header_fields: 100,
+            max_uri_bytes: 8 << 10,
+        }
+    }
+}
+
+/// The admin listener.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AdminListener {
+    /// Default 127.0.0.1:9900.
+    pub address: SocketAddr,
+    /// Needed by writing endpoints where set, and by any address that is not loopback.
+    pub token: Option<String>,
+}
+
+/// The access log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AccessLog {
+    /// `access_log: off`.
+    Off,
+    /// Standard output.
+    Stdout,
+    /// Appended to; reopened on USR1.
+    File(PathBuf),
+}
+
+/// One pool.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Pool {
+    /// As written: letters, digits, `-`, `_`, `.`.
+    pub name: String,
+    /// As written, before names are resolved.
+    pub members: Vec<Member>,
+    /// Verdicts and standings.
+    pub rules: Rules,
+    /// `None` with `probe: off`.
+    pub probe: Option<Arc<Probe>>,
+    /// Who gets the next request.
+    pub balance: Policy,
+    /// The way to the members.
+    pub upstream: Upstream,
+    /// When a request is tried again.
+    pub retries: Retries,
+    /// `/readyz` waits for it.
+    pub required: bool,
+    /// For a whole request, retries included; `None`: no limit but the others.
+    pub deadline: Option<Duration>,
+}
+
+/// One member as written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Member {
+    /// `host:port` as written (IPv6 in brackets, name in lower case).
+    pub name: String,
+    /// An IP literal without brackets, or a name.
+    pub host: String,
+    /// 1 to 65535.
+    pub port: u16,
+    /// 0 to 1000, default 1.
+    pub weight: u32,
+    /// Default 0.
+    pub tier: u8,
+    /// Default enabled.
+    pub state: Admin,
+}
+
+/// How members are probed.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Probe {
+    /// What is asked, and what is expected.
+    pub kind: ProbeKind,
+    /// Else the traffic port.
+    pub port: Option<u16>,
+    /// Between the starts of two probes of a member.
+    pub interval: Duration,
+    /// The interval while a verdict is in doubt; at most `interval`.
+    pub fast_interval: Duration,
+    /// From the dial to the last byte; at most `interval`.
+    pub timeout: Duration,
+}
+
+impl Probe {
+    /// Of everything that shapes the probe's request, its connection and its expectation (health.md §9), and of
+    /// nothing else: interval and timeouts may change without a doubt about what was learnt. The same for the life of
+    /// a process, over all reloads; not to be kept on disk.
+    pub fn fingerprint(&self) -> u64 {
+        let Probe { kind, port, interval: _, fast_interval: _, timeout: _ } = self;
+        let mut hasher = DefaultHasher::new();
+        (kind, port).hash(&mut hasher);
+        hasher.finish()
+    }
+}
+
+/// What a probe speaks.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum ProbeKind {
+    /// A connection and nothing more.
+    Tcp,
+    /// A request and its answer.
+    Http(HttpProbe),
+}
+
+/// An HTTP or HTTPS probe.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct HttpProbe {
+    /// HTTPS.
+    pub tls: Option<ProbeTls>,
+    /// GET or HEAD.
+    pub method: ProbeMethod,
+    /// Begins with `/`; may carry a query.
+    pub path: String,
+    /// The Host field (and with TLS the SNI and verified name) when written; else the member's configured name.
+    pub host: Option<String>,
+    /// The Host field alone (the preset `application_gateway` sends 127.0.0.1); wins over `host` for the field only.
+    pub host_header: Option<String>,
+    /// Further fields, in order; they may replace `User-Agent` and `Accept`.
+    pub headers: Vec<(String, String)>,
+    /// What makes an answer right.
+    pub expect: Expect,
+    /// Bytes of the body that are kept and searched. Default 64 KiB.
+    pub max_body: usize,
+}
+
+/// TLS of a probe.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct ProbeTls {
+    /// PEM file of the authorities that are trusted; else the system's.
+    pub ca: Option<PathBuf>,
+    /// False: any certificate will do (the checker warns).
+    pub verify: bool,
+}
+
+/// GET or HEAD.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ProbeMethod {
+    /// The whole answer.
+    Get,
+    /// Its header alone.
+    Head,
+}
+
+/// What makes an answer right.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Expect {
+    /// Inclusive ranges of status codes, sorted, not overlapping, not empty.
+    pub status: Vec<(u16, u16)>,
+    /// Must occur in the body.
+    pub body: Option<String>,
+}
+
+/// The way to the members.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Upstream {
+    /// Default 3 s.
+    pub connect_timeout: Duration,
+    /// Between reads of an answer. Default 60 s.
+    pub read_timeout: Duration,
+    /// Between writes of a request. Default 30 s.
+    pub write_timeout: Duration,
+    /// A pooled connection idle for longer is not used again. Default 55 s.
+    pub idle_timeout: Duration,
+    /// The Host that members see.
+    pub host: UpstreamHost,
+}
+
+impl Default for Upstream {
+    fn default() -> Upstream {
+        Upstream {
+            connect_timeout: Duration::from_secs(3),
+            read_timeout: Duration::from_secs(60),
+            write_timeout: Duration::from_secs(30),
+            idle_timeout: Duration::from_secs(55),
+            host: UpstreamHost::PassThrough,
+        }
+    }
+}
+
+/// The Host that members see.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum UpstreamHost {
+    /// The client's (default).
+    PassThrough,
+    /// The member's configured name.
+    Member,
+    /// This one.
+    Fixed(String),
+}
+
+/// When a request is tried again (never when it may have been processed and must not be twice).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Retries {
+    /// Attempts in all after bytes were sent. Default 2; 1 switches retries off.
+    pub attempts: u32,
+    /// Dials in all. Default 3.
+    pub connect: u32,
+    /// Retries after bytes were sent, as a share of requests, in percent. Default 20.
+    pub budget_percent: u32,
+    /// For one attempt, until its answer's header; `None`: `read_timeout` alone.
+    pub per_try_timeout: Option<Duration>,
+}
+
+impl Default for Retries {
+    fn default() -> Retries {
+        Retries { attempts: 2, connect: 3, budget_percent: 20, per_try_timeout: None }
+    }
+}

@@ -1,0 +1,243 @@
+//! The whole configuration as it is in force, every default written out: in proxy.yaml's own language, so that it can
+//! be read back. The token is masked.
+
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+
+use super::domain::{
+    AccessLog, Config, HttpProbe, Limits, Listener, Member, Pool, Probe, ProbeKind, ProbeMethod, Retries, Upstream,
+    UpstreamHost,
+};
+use super::reading::spell_bytes;
+use super::spelling::{spell_duration, spell_range};
+use crate::balance::Policy;
+use crate::health::{Admin, Initial, Judge, OnAllUnhealthy, Rules};
+use crate::route::{Host, Route};
+
+/// Stands where a secret is.
+const MASK: &str = "********";
+
+impl Config {
+    /// Every key with the value in force, as proxy.yaml would write it; a secret is masked. A key that is missing
+    /// is off or without limit.
+    pub fn effective(&self) -> Value {
+        let admin = match &self.admin {
+            None => json!("off"),
+            Some(admin) => object([
+                ("address", Some(json!(admin.address.to_string()))),
+                ("token", admin.token.as_ref().map(|_| json!(MASK))),
+            ]),
+        };
+        let access_log = match &self.access_log {
+            AccessLog::Off => json!("off"),
+            AccessLog::Stdout => json!({ "path": "stdout", "format": "json" }),
+            AccessLog::File(path) => json!({ "path": path.display().to_string(), "format": "json" }),
+        };
+        let pools: Map<String, Value> = self.pools.iter().map(|(name, p)| (name.clone(), pool(p))).collect();
+        json!({
+            "version": 1,
+            "listeners": self.listeners.iter().map(listener).collect::<Vec<_>>(),
+            "admin": admin,
+            "access_log": access_log,
+            "trusted_proxies": self.trusted_proxies.iter().map(|r| r.to_string()).collect::<Vec<_>>(),
+            "lame_duck": span(self.lame_duck),
+            "drain_timeout": span(self.drain_timeout),
+            "max_concurrent_probes": self.max_concurrent_probes,
+            "pools": pools,
+            "routes": self.routes.iter().map(route).collect::<Vec<_>>(),
+        })
+    }
+}
+
+fn listener(listener: &Listener) -> Value {
+    let Limits {
+        max_connections,
+        header_timeout,
+        keepalive_timeout,
+        keepalive_requests,
+        body_timeout,
+        write_timeout,
+        max_header_bytes,
+        max_header_fields,
+        max_uri_bytes,
+    } = listener.limits;
+    json!({
+        "address": listener.address.to_string(),
+        "name": listener.name,
+        "max_connections": max_connections,
+        "header_timeout": span(header_timeout),
+        "keepalive_timeout": span(keepalive_timeout),
+        "keepalive_requests": keepalive_requests,
+        "body_timeout": span(body_timeout),
+        "write_timeout": span(write_timeout),
+        "max_header_bytes": spell_bytes(max_header_bytes as u64),
+        "max_header_fields": max_header_fields,
+        "max_uri_bytes": spell_bytes(max_uri_bytes as u64),
+    })
+}
+
+fn pool(pool: &Pool) -> Value {
+    let Rules {
+        judge: _,
+        initial,
+        initial_wait,
+        max_unhealthy_percent,
+        min_ejected,
+        on_all_unhealthy,
+        tier_min_healthy_percent,
+        gates: _,
+        probed: _,
+    } = pool.rules;
+    object([
+        ("members", Some(pool.members.iter().map(member).collect())),
+        ("balance", Some(balance(&pool.balance))),
+        ("max_unhealthy_percent", Some(json!(max_unhealthy_percent))),
+        ("min_ejected", Some(json!(min_ejected))),
+        ("on_all_unhealthy", Some(json!(on_all_unhealthy_word(on_all_unhealthy)))),
+        ("tier_min_healthy_percent", tier_min_healthy_percent.map(|percent| json!(percent))),
+        ("initial", Some(json!(initial_word(initial)))),
+        ("initial_wait", Some(span(initial_wait))),
+        ("probe", Some(pool.probe.as_ref().map_or(json!("off"), |p| probe(p, &pool.rules)))),
+        ("upstream", Some(upstream(&pool.upstream))),
+        ("retries", Some(retries(pool.retries))),
+        ("deadline", pool.deadline.map(span)),
+        ("required", Some(json!(pool.required))),
+    ])
+}
+
+fn member(member: &Member) -> Value {
+    let state = match member.state {
+        Admin::Enabled => "enabled",
+        Admin::Draining => "draining",
+        Admin::Disabled => "disabled",
+    };
+    json!({ "address": member.name, "weight": member.weight, "tier": member.tier, "state": state })
+}
+
+fn balance(policy: &Policy) -> Value {
+    match policy {
+        Policy::RoundRobin => json!("round_robin"),
+        Policy::Random => json!("random"),
+        Policy::LeastRequests { choices } => json!({ "least_requests": { "choices": choices } }),
+        Policy::Fastest { sensitivity } => json!({ "fastest": { "latency_sensitivity": span(*sensitivity) } }),
+    }
+}
+
+fn probe(probe: &Probe, rules: &Rules) -> Value {
+    let kind = match &probe.kind {
+        ProbeKind::Tcp => object([("kind", Some(json!("tcp")))]),
+        ProbeKind::Http(http) => self::http(http),
+    };
+    let (window, consecutive) = match rules.judge {
+        Judge::Window { size, required } => (Some(json!({ "size": size, "required": required })), None),
+        Judge::Consecutive { failures, passes } => (None, Some(json!({ "failures": failures, "passes": passes }))),
+    };
+    let pace = object([
+        ("port", probe.port.map(|port| json!(port))),
+        ("interval", Some(span(probe.interval))),
+        ("fast_interval", Some(span(probe.fast_interval))),
+        ("timeout", Some(span(probe.timeout))),
+        ("window", window),
+        ("consecutive", consecutive),
+        ("max_latency", rules.gates.max_latency.map(span)),
+        ("max_latency_ratio", rules.gates.max_latency_ratio.map(|ratio| json!(ratio))),
+        ("latency_floor", rules.gates.max_latency_ratio.map(|_| span(rules.gates.latency_floor))),
+    ]);
+    let merged: Map<String, Value> =
+        [kind, pace].into_iter().filter_map(|part| part.as_object().cloned()).flatten().collect();
+    Value::Object(merged)
+}
+
+fn http(http: &HttpProbe) -> Value {
+    let method = match http.method {
+        ProbeMethod::Get => "GET",
+        ProbeMethod::Head => "HEAD",
+    };
+    let status: Vec<String> = http.expect.status.iter().map(|range| spell_range(*range)).collect();
+    let tls = http.tls.as_ref().map(|tls| {
+        object([("ca", tls.ca.as_ref().map(|ca| json!(ca.display().to_string()))), ("verify", Some(json!(tls.verify)))])
+    });
+    let headers: Map<String, Value> =
+        http.headers.iter().map(|(name, value)| (name.clone(), json!(escape(value)))).collect();
+    object([
+        ("kind", Some(json!("http"))),
+        ("method", Some(json!(method))),
+        ("path", Some(json!(escape(&http.path)))),
+        ("host", http.host.as_ref().map(|host| json!(host))),
+        ("host_header", http.host_header.as_ref().map(|host| json!(host))),
+        ("scheme", Some(json!(if tls.is_some() { "https" } else { "http" }))),
+        ("tls", tls),
+        ("headers", (!headers.is_empty()).then_some(Value::Object(headers))),
+        (
+            "expect",
+            Some(object([
+                ("status", Some(json!(status.join(",")))),
+                ("body", http.expect.body.as_ref().map(|body| json!(escape(body)))),
+            ])),
+        ),
+        ("max_body", Some(json!(spell_bytes(http.max_body as u64)))),
+    ])
+}
+
+fn upstream(upstream: &Upstream) -> Value {
+    let host = match &upstream.host {
+        UpstreamHost::PassThrough => "pass",
+        UpstreamHost::Member => "member",
+        UpstreamHost::Fixed(host) => host,
+    };
+    json!({
+        "connect_timeout": span(upstream.connect_timeout),
+        "read_timeout": span(upstream.read_timeout),
+        "write_timeout": span(upstream.write_timeout),
+        "idle_timeout": span(upstream.idle_timeout),
+        "host": host,
+    })
+}
+
+fn retries(retries: Retries) -> Value {
+    object([
+        ("attempts", Some(json!(retries.attempts))),
+        ("connect", Some(json!(retries.connect))),
+        ("budget", Some(json!(format!("{}%", retries.budget_percent)))),
+        ("per_try_timeout", retries.per_try_timeout.map(span)),
+    ])
+}
+
+fn route(route: &Route) -> Value {
+    let host = match &route.host {
+        Host::Any => None,
+        Host::Exact(host) => Some(json!(host)),
+        Host::Wildcard(suffix) => Some(json!(format!("*.{suffix}"))),
+    };
+    object([("host", host), ("path", Some(json!(escape(&route.path)))), ("pool", Some(json!(route.pool)))])
+}
+
+fn on_all_unhealthy_word(word: OnAllUnhealthy) -> &'static str {
+    match word {
+        OnAllUnhealthy::RoundRobin => "round_robin",
+        OnAllUnhealthy::Fail => "fail",
+    }
+}
+
+fn initial_word(word: Initial) -> &'static str {
+    match word {
+        Initial::Probe => "probe",
+        Initial::Healthy => "healthy",
+        Initial::Unhealthy => "unhealthy",
+    }
+}
+
+fn span(duration: Duration) -> Value {
+    json!(spell_duration(duration))
+}
+
+/// A literal `${` must not be taken for a name of the environment when the file is read back.
+fn escape(text: &str) -> String {
+    text.replace("${", "$${")
+}
+
+/// The keys that have a value.
+fn object<const N: usize>(keys: [(&str, Option<Value>); N]) -> Value {
+    keys.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect()
+}

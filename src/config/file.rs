@@ -1,0 +1,194 @@
+//! What can be written: one struct for each mapping of proxy.yaml, every key optional, unknown keys refused.
+//!
+//! Nothing here has a default or a meaning: `parse` and its neighbours give both. A new key is a line here, one in
+//! its neighbour, and a row in docs/configuration.md, which a test watches.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use ipnet::IpNet;
+use serde::Deserialize;
+
+use super::address::Address;
+use super::domain::ProbeMethod;
+use super::preset::Preset;
+use super::spelling::{Bytes, Share, Spelled, Statuses, Text, Written};
+use super::words::{BalanceWord, Headers, Kind, LogFormat, Off, Or, ProbeWord, Scheme};
+use crate::health::{Admin, Initial, OnAllUnhealthy};
+use crate::route::Host;
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, expecting = "a mapping with `listeners`, `pools` and `routes`")]
+pub(super) struct File {
+    pub(super) version: Written<u64>,
+    pub(super) listeners: Option<Vec<ListenerKeys>>,
+    pub(super) admin: Option<Or<Off, AdminKeys>>,
+    pub(super) access_log: Option<Or<Off, AccessLogKeys>>,
+    pub(super) trusted_proxies: Option<Vec<Spelled<IpNet>>>,
+    pub(super) lame_duck: Written<Duration>,
+    pub(super) drain_timeout: Written<Duration>,
+    pub(super) max_concurrent_probes: Written<u64>,
+    pub(super) pools: Option<BTreeMap<String, PoolKeys>>,
+    pub(super) routes: Option<Vec<RouteKeys>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, expecting = "a listener such as `{ address: \"0.0.0.0:8080\" }`")]
+pub(super) struct ListenerKeys {
+    pub(super) address: Written<SocketAddr>,
+    pub(super) name: Written<Text>,
+    pub(super) max_connections: Written<u64>,
+    pub(super) header_timeout: Written<Duration>,
+    pub(super) keepalive_timeout: Written<Duration>,
+    pub(super) keepalive_requests: Written<u64>,
+    pub(super) body_timeout: Written<Duration>,
+    pub(super) write_timeout: Written<Duration>,
+    pub(super) max_header_bytes: Written<Bytes>,
+    pub(super) max_header_fields: Written<u64>,
+    pub(super) max_uri_bytes: Written<Bytes>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, expecting = "`off`, or a mapping such as `{ address: \"127.0.0.1:9900\" }`")]
+pub(super) struct AdminKeys {
+    pub(super) address: Written<SocketAddr>,
+    pub(super) token: Written<Text>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, expecting = "`off`, or a mapping such as `{ path: stdout }`")]
+pub(super) struct AccessLogKeys {
+    pub(super) path: Written<Text>,
+    pub(super) format: Written<LogFormat>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, expecting = "a pool such as `{ members: [\"10.0.0.1:8080\"] }`")]
+pub(super) struct PoolKeys {
+    pub(super) preset: Written<Preset>,
+    pub(super) members: Option<Vec<Or<Address, MemberKeys>>>,
+    pub(super) balance: Option<Or<BalanceWord, BalanceKeys>>,
+    pub(super) max_unhealthy_percent: Written<u64>,
+    pub(super) min_ejected: Written<u64>,
+    pub(super) on_all_unhealthy: Written<OnAllUnhealthy>,
+    pub(super) tier_min_healthy_percent: Written<u64>,
+    pub(super) initial: Written<Initial>,
+    pub(super) initial_wait: Written<Duration>,
+    pub(super) probe: Option<Or<ProbeWord, ProbeKeys>>,
+    pub(super) upstream: Option<UpstreamKeys>,
+    pub(super) retries: Option<RetryKeys>,
+    pub(super) deadline: Written<Duration>,
+    pub(super) required: Written<bool>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, expecting = "a member such as `{ address: \"10.0.0.1:8080\", weight: 2 }`")]
+pub(super) struct MemberKeys {
+    pub(super) address: Written<Address>,
+    pub(super) weight: Written<u64>,
+    pub(super) tier: Written<u64>,
+    pub(super) state: Written<Admin>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(
+    default,
+    deny_unknown_fields,
+    expecting = "a policy such as `round_robin` or `{ least_requests: { choices: 2 } }`"
+)]
+pub(super) struct BalanceKeys {
+    pub(super) least_requests: Option<LeastRequestsKeys>,
+    pub(super) fastest: Option<FastestKeys>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, expecting = "a mapping such as `{ choices: 2 }`")]
+pub(super) struct LeastRequestsKeys {
+    pub(super) choices: Written<u64>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, expecting = "a mapping such as `{ latency_sensitivity: 50ms }`")]
+pub(super) struct FastestKeys {
+    pub(super) latency_sensitivity: Written<Duration>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, expecting = "a probe such as `{ path: /healthz }`, or `tcp` or `off`")]
+pub(super) struct ProbeKeys {
+    pub(super) kind: Written<Kind>,
+    pub(super) method: Written<ProbeMethod>,
+    pub(super) path: Written<Text>,
+    pub(super) host: Written<Text>,
+    pub(super) host_header: Written<Text>,
+    pub(super) scheme: Written<Scheme>,
+    pub(super) tls: Option<ProbeTlsKeys>,
+    pub(super) port: Written<u64>,
+    pub(super) interval: Written<Duration>,
+    pub(super) fast_interval: Written<Duration>,
+    pub(super) timeout: Written<Duration>,
+    pub(super) headers: Option<Headers>,
+    pub(super) expect: Option<ExpectKeys>,
+    pub(super) max_body: Written<Bytes>,
+    pub(super) window: Option<WindowKeys>,
+    pub(super) consecutive: Option<ConsecutiveKeys>,
+    pub(super) max_latency: Written<Duration>,
+    pub(super) max_latency_ratio: Written<f64>,
+    pub(super) latency_floor: Written<Duration>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, expecting = "a mapping such as `{ ca: /etc/ssl/ca.pem }`")]
+pub(super) struct ProbeTlsKeys {
+    pub(super) ca: Written<Text>,
+    pub(super) verify: Written<bool>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, expecting = "a mapping such as `{ status: \"200-299\" }`")]
+pub(super) struct ExpectKeys {
+    pub(super) status: Written<Statuses>,
+    pub(super) body: Written<Text>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, expecting = "a mapping such as `{ size: 5, required: 3 }`")]
+pub(super) struct WindowKeys {
+    pub(super) size: Written<u64>,
+    pub(super) required: Written<u64>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, expecting = "a mapping such as `{ failures: 3, passes: 1 }`")]
+pub(super) struct ConsecutiveKeys {
+    pub(super) failures: Written<u64>,
+    pub(super) passes: Written<u64>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, expecting = "a mapping such as `{ connect_timeout: 3s }`")]
+pub(super) struct UpstreamKeys {
+    pub(super) connect_timeout: Written<Duration>,
+    pub(super) read_timeout: Written<Duration>,
+    pub(super) write_timeout: Written<Duration>,
+    pub(super) idle_timeout: Written<Duration>,
+    pub(super) host: Written<Text>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, expecting = "a mapping such as `{ attempts: 2 }`")]
+pub(super) struct RetryKeys {
+    pub(super) attempts: Written<u64>,
+    pub(super) connect: Written<u64>,
+    pub(super) budget: Written<Share>,
+    pub(super) per_try_timeout: Written<Duration>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, expecting = "a route such as `{ path: /, pool: web }`")]
+pub(super) struct RouteKeys {
+    pub(super) host: Written<Host>,
+    pub(super) path: Written<Text>,
+    pub(super) pool: Written<Text>,
+}

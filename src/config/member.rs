@@ -1,0 +1,65 @@
+//! The members of a pool.
+
+use std::collections::HashMap;
+
+use super::address::Address;
+use super::domain::Member;
+use super::file::MemberKeys;
+use super::reading::Reading;
+use super::spelling::Spelled;
+use super::words::Or;
+use crate::health::Admin;
+
+/// Most that a member can weigh (health.md §7).
+const MAX_WEIGHT: u32 = 1000;
+
+/// The members written in the pool that `read` stands on.
+pub(super) fn members(pool: &str, written: Option<&[Or<Address, MemberKeys>]>, read: &mut Reading<'_>) -> Vec<Member> {
+    let list = written.unwrap_or_default();
+    if list.is_empty() && !read.at.key("members").damaged() {
+        read.missing("members", format!("pool \"{pool}\" has no members; write `members: [\"10.0.0.1:8080\"]`"));
+    }
+    let mut members: Vec<Member> = Vec::with_capacity(list.len());
+    let mut first_lines: HashMap<String, u32> = HashMap::with_capacity(list.len());
+    for (index, written) in list.iter().enumerate() {
+        let at = read.at.key("members").item(index);
+        let Some(member) = member(written, Reading::new(at, read.problems)) else { continue };
+        if let Some(line) = first_lines.get(&member.name) {
+            let place = if at.key("address").exists() { at.key("address") } else { at };
+            let message =
+                format!("pool \"{pool}\": member {} is listed twice; the first is on line {line}", member.name);
+            read.problems.error(place, message);
+            continue;
+        }
+        first_lines.insert(member.name.clone(), at.mark().line);
+        members.push(member);
+    }
+    members
+}
+
+fn member(written: &Or<Address, MemberKeys>, mut read: Reading<'_>) -> Option<Member> {
+    let plain = |address: &Address| Member {
+        name: address.name.clone(),
+        host: address.host.clone(),
+        port: address.port,
+        weight: 1,
+        tier: 0,
+        state: Admin::Enabled,
+    };
+    let keys = match written {
+        Or::Word(address) => return Some(plain(address)),
+        Or::Keys(keys) => keys,
+    };
+    let weight = read.count("weight", &keys.weight, 0..=MAX_WEIGHT);
+    let tier = read.count("tier", &keys.tier, 0..=u8::MAX);
+    let Some(Spelled(address)) = &keys.address else {
+        read.missing("address", "a member needs an address, such as `{ address: \"10.0.0.1:8080\" }`");
+        return None;
+    };
+    Some(Member {
+        weight: weight.unwrap_or(1),
+        tier: tier.unwrap_or(0),
+        state: keys.state.map_or(Admin::Enabled, |Spelled(state)| state),
+        ..plain(address)
+    })
+}

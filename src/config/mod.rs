@@ -1,0 +1,99 @@
+//! proxy.yaml: what was written (`file`), what is meant (`domain`), and every problem with its place.
+//!
+//! A text goes through two stages. `marks` and `yaml` make of it the shapes of `file`, in which nothing has a meaning
+//! yet; `parse`, `pool`, `member`, `probe`, `judge` and `route` make of those the [`Config`], with `preset` for what is not
+//! written. Neither stage stops at a mistake, so all of them are reported at once.
+//!
+//! Not here: sockets, name resolution, anything that lives on after the file is read.
+
+mod address;
+mod advice;
+mod domain;
+mod effective;
+mod env;
+mod file;
+mod hints;
+mod judge;
+mod marks;
+mod member;
+mod parse;
+mod places;
+mod pool;
+mod preset;
+mod probe;
+mod problem;
+mod reading;
+mod route;
+mod spelling;
+mod words;
+mod yaml;
+
+use std::path::Path;
+
+pub use domain::*;
+pub use problem::{Problem, Severity};
+
+use places::Mark;
+use problem::Problems;
+
+/// A larger file is refused unread.
+const MAX_FILE_BYTES: u64 = 64 << 20;
+
+/// A file that can be used.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Loaded {
+    /// What it means.
+    pub config: Config,
+    /// What its author may want to know: warnings, sorted by place.
+    pub advice: Vec<Problem>,
+}
+
+/// Reads the file at `path`; `env` answers for the environment. An unreadable file is one problem.
+pub fn load(path: &Path, env: &dyn Fn(&str) -> Option<String>) -> Result<Loaded, Vec<Problem>> {
+    let name = path.display().to_string();
+    let refuse = |mark: Mark, message: String| {
+        let mut problems = Problems::new(&name);
+        problems.error_at(mark, message);
+        problems.sorted()
+    };
+    let unreadable = |e: std::io::Error| refuse(Mark::START, format!("cannot be read: {e}"));
+    let meta = std::fs::metadata(path).map_err(unreadable)?;
+    if meta.len() > MAX_FILE_BYTES {
+        return Err(refuse(Mark::START, format!("has {} bytes; at most {MAX_FILE_BYTES} are read", meta.len())));
+    }
+    let bytes = std::fs::read(path).map_err(unreadable)?;
+    match String::from_utf8(bytes) {
+        Ok(text) => parse(&name, &text, env),
+        Err(error) => {
+            let (mark, message) = not_utf8(error.as_bytes(), error.utf8_error().valid_up_to());
+            Err(refuse(mark, message))
+        }
+    }
+}
+
+/// Reads `text`; `file` is what problems call it. On errors the warnings are among the problems.
+pub fn parse(file: &str, text: &str, env: &dyn Fn(&str) -> Option<String>) -> Result<Loaded, Vec<Problem>> {
+    let mut problems = Problems::new(file);
+    let Some(mut document) = yaml::Document::new(text, &mut problems) else {
+        return Err(problems.sorted());
+    };
+    document.rewrite(&|text| env::expand(text, env), &mut problems);
+    let written: file::File = document.read(&mut problems);
+    let config = parse::config(&written, document.at(), &mut problems);
+    if problems.any_error() {
+        return Err(problems.sorted());
+    }
+    advice::advise(&config, &written, document.at(), &mut problems);
+    Ok(Loaded { config, advice: problems.sorted() })
+}
+
+fn not_utf8(bytes: &[u8], valid_up_to: usize) -> (Mark, String) {
+    if bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) {
+        return (Mark::START, "is UTF-16; save it as UTF-8".to_owned());
+    }
+    let before = String::from_utf8_lossy(&bytes[..valid_up_to]);
+    let line = before.matches('\n').count() + 1;
+    let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+    let byte = bytes.get(valid_up_to).copied().unwrap_or_default();
+    (Mark::new(line, column), format!("byte 0x{byte:02x} is not UTF-8; save the file as UTF-8"))
+}

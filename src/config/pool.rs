@@ -1,0 +1,133 @@
+//! A pool: its rules, its way to the members, its retries.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::address::host_field;
+use super::domain::{Pool, Retries, Upstream, UpstreamHost};
+use super::file::{PoolKeys, RetryKeys, UpstreamKeys};
+use super::member::members;
+use super::preset::{Base, Preset};
+use super::probe::{self, Probing};
+use super::reading::{DAY, Reading, TICK};
+use super::spelling::{Share, Spelled};
+use super::words::{BalanceWord, DEFAULT_CHOICES, DEFAULT_SENSITIVITY, Or};
+use crate::balance::Policy;
+use crate::health::{Initial, OnAllUnhealthy, Rules};
+
+/// Attempts and dials that one request may cause; beyond this retries are a load of their own.
+const MAX_ATTEMPTS: u32 = 10;
+
+/// The pool `name` as `keys` describe it.
+pub(super) fn pool(name: &str, keys: &PoolKeys, mut read: Reading<'_>) -> Pool {
+    let preset = keys.preset.map(|Spelled(preset)| preset);
+    let base = Base::of(preset);
+    let members = members(name, keys.members.as_deref(), &mut read);
+    let probing = probe::probing(name, keys.probe.as_ref(), preset, &base, &members, &mut read);
+    Pool {
+        name: name.to_owned(),
+        rules: rules(keys, preset, &base, &probing, &mut read),
+        balance: balance(keys, &base, &mut read),
+        upstream: keys.upstream.as_ref().map_or_else(Upstream::default, |u| upstream(u, read.under("upstream"))),
+        retries: keys.retries.as_ref().map_or_else(Retries::default, |r| retries(r, read.under("retries"))),
+        required: keys.required.is_some_and(|Spelled(required)| required),
+        deadline: read.span("deadline", &keys.deadline, TICK..=DAY),
+        probe: probing.probe.map(Arc::new),
+        members,
+    }
+}
+
+fn rules(keys: &PoolKeys, preset: Option<Preset>, base: &Base, probing: &Probing, read: &mut Reading<'_>) -> Rules {
+    let on_all_unhealthy = keys.on_all_unhealthy.map_or(OnAllUnhealthy::RoundRobin, |Spelled(word)| word);
+    let least = if preset == Some(Preset::AppService) { 1 } else { 0 };
+    let cap = read.count("max_unhealthy_percent", &keys.max_unhealthy_percent, least..=100);
+    let default_cap = match on_all_unhealthy {
+        // A pool where by design only one passes: the others must be able to go.
+        OnAllUnhealthy::Fail => 100,
+        OnAllUnhealthy::RoundRobin => base.max_unhealthy_percent,
+    };
+    let probed = probing.probe.is_some();
+    let initial = match keys.initial {
+        _ if !probed => Initial::Healthy,
+        Some(Spelled(initial)) => initial,
+        None => Initial::Probe,
+    };
+    Rules {
+        judge: probing.judge,
+        initial,
+        initial_wait: read
+            .span("initial_wait", &keys.initial_wait, Duration::ZERO..=Duration::from_secs(600))
+            .unwrap_or(Duration::from_secs(1)),
+        max_unhealthy_percent: cap.unwrap_or(default_cap),
+        min_ejected: read.count("min_ejected", &keys.min_ejected, 0..=1).unwrap_or(0),
+        on_all_unhealthy,
+        tier_min_healthy_percent: read.count("tier_min_healthy_percent", &keys.tier_min_healthy_percent, 0..=100),
+        gates: probing.gates,
+        probed,
+    }
+}
+
+fn balance(keys: &PoolKeys, base: &Base, read: &mut Reading<'_>) -> Policy {
+    let written = match &keys.balance {
+        None => return base.balance.clone(),
+        Some(Or::Word(BalanceWord(policy))) => return policy.clone(),
+        Some(Or::Keys(written)) => written,
+    };
+    let mut at = read.under("balance");
+    match (&written.least_requests, &written.fastest) {
+        (Some(keys), None) => {
+            let choices = at.under("least_requests").count("choices", &keys.choices, 2..=32);
+            Policy::LeastRequests { choices: choices.unwrap_or(DEFAULT_CHOICES) }
+        }
+        (None, Some(keys)) => {
+            let sensitivity =
+                at.under("fastest").span("latency_sensitivity", &keys.latency_sensitivity, Duration::ZERO..=DAY);
+            Policy::Fastest { sensitivity: sensitivity.unwrap_or(DEFAULT_SENSITIVITY) }
+        }
+        (Some(_), Some(_)) => {
+            at.error("fastest", "`balance` names two policies; keep one");
+            base.balance.clone()
+        }
+        (None, None) => {
+            if !at.at.damaged() {
+                at.problems.error(at.at, "`balance` names no policy; write one such as `round_robin`");
+            }
+            base.balance.clone()
+        }
+    }
+}
+
+fn upstream(keys: &UpstreamKeys, mut read: Reading<'_>) -> Upstream {
+    let base = Upstream::default();
+    let host = read.text("host", &keys.host, |text| match text {
+        "pass" => Ok(UpstreamHost::PassThrough),
+        "member" => Ok(UpstreamHost::Member),
+        name => host_field(name).map(UpstreamHost::Fixed).map_err(|e| format!("{e}; write `pass`, `member` or a host")),
+    });
+    Upstream {
+        connect_timeout: read
+            .span("connect_timeout", &keys.connect_timeout, TICK..=DAY)
+            .unwrap_or(base.connect_timeout),
+        read_timeout: read.span("read_timeout", &keys.read_timeout, TICK..=DAY).unwrap_or(base.read_timeout),
+        write_timeout: read.span("write_timeout", &keys.write_timeout, TICK..=DAY).unwrap_or(base.write_timeout),
+        idle_timeout: read.span("idle_timeout", &keys.idle_timeout, TICK..=DAY).unwrap_or(base.idle_timeout),
+        host: host.unwrap_or(base.host),
+    }
+}
+
+fn retries(keys: &RetryKeys, mut read: Reading<'_>) -> Retries {
+    let base = Retries::default();
+    let mut tries = |key: &str, written, what: &str| {
+        if written == &Some(Spelled(0)) {
+            read.error(key, format!("`{key}` counts the first {what} too; write 1 to switch retries off"));
+            return None;
+        }
+        read.count(key, written, 1..=MAX_ATTEMPTS)
+    };
+    Retries {
+        attempts: tries("attempts", &keys.attempts, "attempt").unwrap_or(base.attempts),
+        connect: tries("connect", &keys.connect, "dial").unwrap_or(base.connect),
+        budget_percent: keys.budget.map_or(base.budget_percent, |Spelled(Share(percent))| percent),
+        per_try_timeout: read.span("per_try_timeout", &keys.per_try_timeout, TICK..=DAY),
+    }
+}

@@ -1,0 +1,278 @@
+//! How a pool's members are probed, and judged by what the probes teach.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::address::{host_field, host_name};
+use super::domain::{Expect, HttpProbe, Member, Probe, ProbeKind, ProbeMethod, ProbeTls};
+use super::file::{ExpectKeys, ProbeKeys};
+use super::judge::{gates, judge};
+use super::parse::filled;
+use super::preset::{Base, Preset};
+use super::reading::{DAY, Reading, TICK};
+use super::spelling::{Spelled, Statuses, shown, spell_duration};
+use super::words::{Headers, Kind, Or, ProbeWord, Scheme};
+use crate::health::{Admin, Gates, Judge};
+
+/// Shorter intervals would be an attack on the member.
+const MIN_INTERVAL: Duration = Duration::from_millis(10);
+/// Bytes of a probe's body that are kept, unless `max_body` is written.
+const MAX_BODY: usize = 64 << 10;
+/// Longest body match of Application Gateway, in characters (product.md G7).
+const GATEWAY_NEEDLE: usize = 4090;
+
+/// A pool's probe and how its samples are judged.
+pub(super) struct Probing {
+    /// `None` with `probe: off`.
+    pub(super) probe: Option<Probe>,
+    pub(super) judge: Judge,
+    pub(super) gates: Gates,
+}
+
+/// What `probe:` means in the pool that `pool` stands on.
+pub(super) fn probing(
+    name: &str,
+    written: Option<&Or<ProbeWord, ProbeKeys>>,
+    preset: Option<Preset>,
+    base: &Base,
+    members: &[Member],
+    pool: &mut Reading<'_>,
+) -> Probing {
+    let bare = ProbeKeys::default();
+    let unprobed = Probing { probe: None, judge: base.judge, gates: Gates::default() };
+    let (keys, tcp) = match written {
+        // The probe was written and refused: say nothing of what it lacks.
+        None if pool.at.lost("probe") => return unprobed,
+        None => (&bare, preset.is_none()),
+        Some(Or::Word(ProbeWord::Off)) => {
+            let enabled = members.iter().filter(|m| m.state == Admin::Enabled).count();
+            if preset == Some(Preset::FrontDoor) && enabled > 1 {
+                pool.error(
+                    "probe",
+                    format!("preset front_door needs probes: pool \"{name}\" has {enabled} enabled members"),
+                );
+            }
+            return unprobed;
+        }
+        Some(Or::Word(ProbeWord::Tcp)) => (&bare, true),
+        Some(Or::Keys(keys)) => (keys, keys.kind == Some(Spelled(Kind::Tcp))),
+    };
+    if let Some(preset) = preset
+        && tcp
+    {
+        pool.error("probe", format!("preset {} probes over http; remove `preset`, or `tcp`", preset.as_str()));
+    }
+    let mut read = pool.under("probe");
+    let (interval, fast_interval, timeout) = pace(keys, base, &mut read);
+    let kind = if tcp {
+        refuse_http_keys(keys, &mut read);
+        ProbeKind::Tcp
+    } else {
+        ProbeKind::Http(http(name, keys, preset, base, &mut read))
+    };
+    let port = read.count("port", &keys.port, 1..=u16::MAX);
+    let judge = judge(keys, preset, base, &mut read);
+    let gates = gates(keys, judge, &mut read);
+    Probing { probe: Some(Probe { kind, port, interval, fast_interval, timeout }), judge, gates }
+}
+
+/// Interval, fast interval and timeout: what is not written is at most the interval, what is written must be.
+fn pace(keys: &ProbeKeys, base: &Base, read: &mut Reading<'_>) -> (Duration, Duration, Duration) {
+    let interval = read.span("interval", &keys.interval, MIN_INTERVAL..=DAY);
+    let named = match interval {
+        Some(interval) => format!("the interval, {}", spell_duration(interval)),
+        None => format!("the interval, {} unless written", spell_duration(base.interval)),
+    };
+    // No comparison with a default where another interval was meant.
+    let wrong = keys.interval.is_some() && interval.is_none() || read.at.lost("interval");
+    let interval = interval.unwrap_or(base.interval);
+    let mut within = |key: &str, written, least, default: Duration| {
+        let value = read.span(key, written, least..=DAY).unwrap_or(default.min(interval));
+        if value > interval && !wrong {
+            read.error(
+                key,
+                format!(
+                    "`{key}`, {}, is longer than {named}; shorten it or lengthen `interval`",
+                    spell_duration(value)
+                ),
+            );
+        }
+        value
+    };
+    let fast_interval =
+        within("fast_interval", &keys.fast_interval, MIN_INTERVAL, base.fast_interval.unwrap_or(interval));
+    let timeout = within("timeout", &keys.timeout, TICK, base.timeout);
+    (interval, fast_interval, timeout)
+}
+
+fn refuse_http_keys(keys: &ProbeKeys, read: &mut Reading<'_>) {
+    let written = [
+        ("method", keys.method.is_some()),
+        ("path", keys.path.is_some()),
+        ("host", keys.host.is_some()),
+        ("host_header", keys.host_header.is_some()),
+        ("scheme", keys.scheme.is_some()),
+        ("tls", keys.tls.is_some()),
+        ("headers", keys.headers.is_some()),
+        ("expect", keys.expect.is_some()),
+        ("max_body", keys.max_body.is_some()),
+    ];
+    for (key, _) in written.iter().filter(|(_, written)| *written) {
+        let place = read.at.key(key).name();
+        read.problems.error_at(place, format!("a tcp probe has no `{key}`; remove it, or `kind: tcp`"));
+    }
+}
+
+fn http(pool: &str, keys: &ProbeKeys, preset: Option<Preset>, base: &Base, read: &mut Reading<'_>) -> HttpProbe {
+    let method = keys.method.map_or(base.method, |Spelled(method)| method);
+    let path = match (&keys.path, base.path) {
+        (Some(_), _) => read.text("path", &keys.path, probe_path),
+        (None, Some(path)) => Some(path.to_owned()),
+        (None, None) => {
+            let message = match preset {
+                Some(preset) => {
+                    format!(
+                        "preset {} has no default path; write `probe: {{ path: /healthz }}` in pool \"{pool}\"",
+                        preset.as_str()
+                    )
+                }
+                None => format!(
+                    "the probe of pool \"{pool}\" has no path; write `path: /healthz`, or `kind: tcp` for a connection alone"
+                ),
+            };
+            read.missing("path", message);
+            None
+        }
+    };
+    let host = read.text("host", &keys.host, |text| {
+        host_name(text).map_err(|e| format!("{e}; `host` is a name or an address, a port goes into `host_header`"))
+    });
+    let host_header = read.text("host_header", &keys.host_header, host_field);
+    let default_header = if keys.host.is_some() { None } else { base.host_header.map(str::to_owned) };
+    let max_body = read.bytes("max_body", &keys.max_body, 1..=16 << 20).unwrap_or(MAX_BODY);
+    HttpProbe {
+        tls: tls(keys, read),
+        method,
+        path: path.unwrap_or_else(|| "/".to_owned()),
+        host,
+        host_header: host_header.or(default_header),
+        headers: keys.headers.as_ref().map_or_else(Vec::new, |h| headers(h, read.under("headers"))),
+        expect: expect(keys.expect.as_ref(), method, max_body, preset, base, read),
+        max_body,
+    }
+}
+
+fn tls(keys: &ProbeKeys, read: &mut Reading<'_>) -> Option<ProbeTls> {
+    let scheme = keys.scheme.map(|Spelled(scheme)| scheme);
+    if scheme == Some(Scheme::Http) && keys.tls.is_some() {
+        let place = read.at.key("tls").name();
+        read.problems.error_at(place, "`tls` has no meaning with `scheme: http`; write `scheme: https`");
+    }
+    let Some(written) = &keys.tls else {
+        return (scheme == Some(Scheme::Https)).then_some(ProbeTls { ca: None, verify: true });
+    };
+    let ca = read.under("tls").text("ca", &written.ca, |path| {
+        let fits = !path.is_empty() && !path.contains('\0');
+        if fits { Ok(PathBuf::from(path)) } else { Err("`ca` is the path of a PEM file".to_owned()) }
+    });
+    Some(ProbeTls { ca, verify: written.verify.is_none_or(|Spelled(verify)| verify) })
+}
+
+fn probe_path(path: &str) -> Result<String, String> {
+    let text = shown(path);
+    if !path.starts_with('/') {
+        return Err(format!("`{text}` does not begin with `/`; write `/{}`", shown(path.trim_start())));
+    }
+    if path.contains('#') {
+        return Err(format!("`{text}`: what follows `#` is never sent; remove it"));
+    }
+    if let Some(c) = path.chars().find(|c| !c.is_ascii_graphic()) {
+        return Err(format!(
+            "`{text}` holds `{}`, which cannot be in a request; write it percent-encoded",
+            shown(&c.to_string())
+        ));
+    }
+    Ok(path.to_owned())
+}
+
+/// Fields that the probe needs to set itself.
+const OWN_FIELDS: &[(&str, &str)] = &[
+    ("host", "write `host`, or `host_header` for the field alone"),
+    ("accept-encoding", "`identity` is always sent, so that the body can be searched"),
+    ("content-length", "a probe has no body"),
+    ("transfer-encoding", "a probe has no body"),
+    ("connection", "each probe has a connection of its own"),
+    ("keep-alive", "each probe has a connection of its own"),
+    ("proxy-connection", "each probe has a connection of its own"),
+    ("te", "a probe takes no trailers"),
+    ("trailer", "a probe has no body"),
+    ("upgrade", "a probe speaks HTTP/1.1"),
+    ("expect", "a probe has no body"),
+];
+
+fn headers(written: &Headers, mut read: Reading<'_>) -> Vec<(String, String)> {
+    let mut fields: Vec<(String, String)> = Vec::new();
+    for (name, value) in &written.0 {
+        let place = read.at.key(name).name();
+        let lower = name.to_ascii_lowercase();
+        if name.is_empty() || !name.bytes().all(is_token_byte) {
+            read.problems.error_at(place, format!("`{}` cannot be the name of a field", shown(name)));
+        } else if let Some((_, why)) = OWN_FIELDS.iter().find(|(own, _)| *own == lower) {
+            read.problems.error_at(place, format!("`{name}` is the probe's own: {why}"));
+        } else if fields.iter().any(|(other, _)| other.eq_ignore_ascii_case(name)) {
+            read.problems.error_at(place, format!("field `{name}` is written twice"));
+        } else if !is_field_value(value) {
+            // The value is not shown: it may be a secret from the environment.
+            read.error(
+                name,
+                format!("the value of `{name}` can hold printable ASCII only, without blanks at its ends"),
+            );
+        } else {
+            fields.push((name.clone(), value.clone()));
+        }
+    }
+    fields
+}
+
+/// RFC 9110 section 5.6.2.
+fn is_token_byte(b: u8) -> bool {
+    b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b)
+}
+
+/// RFC 9110 section 5.5, without the obsolete bytes above 127.
+fn is_field_value(value: &str) -> bool {
+    value.bytes().all(|b| b == b'\t' || (0x20..0x7f).contains(&b)) && value.trim_matches([' ', '\t']) == value
+}
+
+fn expect(
+    written: Option<&ExpectKeys>,
+    method: ProbeMethod,
+    max_body: usize,
+    preset: Option<Preset>,
+    base: &Base,
+    probe: &mut Reading<'_>,
+) -> Expect {
+    let head_is_written = probe.at.key("method").exists();
+    let mut read = probe.under("expect");
+    let status = written.and_then(|e| e.status.clone()).map_or_else(|| vec![base.status], |Spelled(Statuses(s))| s);
+    let body = written.and_then(|e| filled(&e.body));
+    if let Some(body) = body {
+        if body.is_empty() {
+            read.error("body", "`body` is empty and would match anything; remove it");
+        }
+        if method == ProbeMethod::Head {
+            let whose = if head_is_written { "the probe's method" } else { "the preset's method" };
+            read.error("body", format!("an answer to HEAD, {whose}, has no body to search; write `method: GET`"));
+        }
+        if preset == Some(Preset::ApplicationGateway) && body.chars().count() > GATEWAY_NEEDLE {
+            read.error("body", format!("preset application_gateway matches at most {GATEWAY_NEEDLE} characters"));
+        }
+        if body.len() > max_body {
+            read.error(
+                "body",
+                format!("`body` is longer than the {max_body} bytes that are searched; raise `max_body`"),
+            );
+        }
+    }
+    Expect { status, body: body.map(str::to_owned) }
+}

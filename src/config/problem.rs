@@ -1,0 +1,91 @@
+//! What is wrong with a file, or could be better, and where.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use super::places::{At, Mark};
+
+/// One thing to tell the author of a file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, thiserror::Error)]
+#[error("{file}:{line}:{column}: {severity}: {message}")]
+pub struct Problem {
+    /// Whether the file can be used all the same.
+    pub severity: Severity,
+    /// As named by the caller, normally the path given on the command line.
+    pub file: String,
+    /// From 1.
+    pub line: usize,
+    /// From 1, in characters.
+    pub column: usize,
+    /// Lower case; what is wrong and what to write instead.
+    pub message: String,
+}
+
+/// How bad a problem is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// The file is refused.
+    Error,
+    /// The file is used; its author may want something else.
+    Warning,
+}
+
+impl fmt::Display for Severity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Severity::Error => "error",
+            Severity::Warning => "warning",
+        })
+    }
+}
+
+/// Where problems are gathered while a file is read.
+#[derive(Debug)]
+pub(super) struct Problems {
+    file: String,
+    found: Vec<Problem>,
+}
+
+impl Problems {
+    pub(super) fn new(file: &str) -> Problems {
+        Problems { file: file.to_owned(), found: Vec::new() }
+    }
+
+    /// Notes an error in the value at `at` (for a value that is missing: where its parent is named).
+    pub(super) fn error(&mut self, at: At<'_>, message: impl Into<String>) {
+        self.note(Severity::Error, at.mark(), message.into());
+    }
+
+    /// Notes an advice on the value at `at`.
+    pub(super) fn warn(&mut self, at: At<'_>, message: impl Into<String>) {
+        self.note(Severity::Warning, at.mark(), message.into());
+    }
+
+    pub(super) fn error_at(&mut self, mark: Mark, message: impl Into<String>) {
+        self.note(Severity::Error, mark, message.into());
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.found.len()
+    }
+
+    pub(super) fn any_error(&self) -> bool {
+        self.found.iter().any(|p| p.severity == Severity::Error)
+    }
+
+    /// All of them, sorted by place.
+    pub(super) fn sorted(mut self) -> Vec<Problem> {
+        self.found.sort_by(|a, b| {
+            (a.line, a.column, a.severity, &a.message).cmp(&(b.line, b.column, b.severity, &b.message))
+        });
+        self.found.dedup();
+        self.found
+    }
+
+    fn note(&mut self, severity: Severity, mark: Mark, message: String) {
+        let (line, column) = (mark.line as usize, mark.column as usize);
+        self.found.push(Problem { severity, file: self.file.clone(), line, column, message });
+    }
+}

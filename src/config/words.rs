@@ -1,0 +1,234 @@
+//! Words a key may have for a value, and values that are a word or a mapping.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{self, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+
+use super::domain::ProbeMethod;
+use super::spelling::{Spelled, Spelling, Text, shown, word};
+use crate::balance::Policy;
+use crate::health::{Admin, Initial, OnAllUnhealthy};
+
+/// The word that switches something off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Off;
+
+impl Spelling for Off {
+    const EXPECTED: &'static str = "`off` or a mapping";
+
+    fn read(text: &str) -> Result<Off, String> {
+        match text {
+            "off" => Ok(Off),
+            "false" | "no" | "none" => Err(format!("`{text}` is not known here; write `off`")),
+            _ => Err(format!("`{}` is not known here; write `off` or a mapping", shown(text))),
+        }
+    }
+}
+
+/// `probe: off` and `probe: tcp`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ProbeWord {
+    Off,
+    Tcp,
+}
+
+impl Spelling for ProbeWord {
+    const EXPECTED: &'static str = "`off`, `tcp` or a mapping such as `{ path: /healthz }`";
+
+    fn read(text: &str) -> Result<ProbeWord, String> {
+        if text.starts_with('/') {
+            return Err(format!("write `{{ path: {} }}`", shown(text)));
+        }
+        match text {
+            "false" | "no" | "none" => Err(format!("`{text}` is not known here; write `off`")),
+            "http" => Err("an http probe needs a path; write `{ path: /healthz }`".to_owned()),
+            "grpc" => Err("`grpc` is not supported yet; write `tcp`, or `{ path: /healthz }`".to_owned()),
+            _ => word(text, &[("off", ProbeWord::Off), ("tcp", ProbeWord::Tcp)]),
+        }
+    }
+}
+
+/// `probe.kind`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Http,
+    Tcp,
+}
+
+impl Spelling for Kind {
+    const EXPECTED: &'static str = "`http` or `tcp`";
+
+    fn read(text: &str) -> Result<Kind, String> {
+        match text {
+            "https" => Err("write `kind: http` and `scheme: https`".to_owned()),
+            "grpc" => Err("`grpc` is not supported yet; write `http` or `tcp`".to_owned()),
+            _ => word(text, &[("http", Kind::Http), ("tcp", Kind::Tcp)]),
+        }
+    }
+}
+
+/// `probe.scheme`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Scheme {
+    Http,
+    Https,
+}
+
+impl Spelling for Scheme {
+    const EXPECTED: &'static str = "`http` or `https`";
+
+    fn read(text: &str) -> Result<Scheme, String> {
+        word(text, &[("http", Scheme::Http), ("https", Scheme::Https)])
+    }
+}
+
+impl Spelling for ProbeMethod {
+    const EXPECTED: &'static str = "`GET` or `HEAD`";
+
+    fn read(text: &str) -> Result<ProbeMethod, String> {
+        word(text, &[("GET", ProbeMethod::Get), ("HEAD", ProbeMethod::Head)])
+    }
+}
+
+/// `access_log.format`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct LogFormat;
+
+impl Spelling for LogFormat {
+    const EXPECTED: &'static str = "`json`";
+
+    fn read(text: &str) -> Result<LogFormat, String> {
+        if text == "json" {
+            return Ok(LogFormat);
+        }
+        Err(format!("format `{}` is not supported yet; write `json`", shown(text)))
+    }
+}
+
+impl Spelling for Admin {
+    const EXPECTED: &'static str = "`enabled`, `draining` or `disabled`";
+
+    fn read(text: &str) -> Result<Admin, String> {
+        word(text, &[("enabled", Admin::Enabled), ("draining", Admin::Draining), ("disabled", Admin::Disabled)])
+    }
+}
+
+impl Spelling for Initial {
+    const EXPECTED: &'static str = "`probe`, `healthy` or `unhealthy`";
+
+    fn read(text: &str) -> Result<Initial, String> {
+        word(text, &[("probe", Initial::Probe), ("healthy", Initial::Healthy), ("unhealthy", Initial::Unhealthy)])
+    }
+}
+
+impl Spelling for OnAllUnhealthy {
+    const EXPECTED: &'static str = "`round_robin` or `fail`";
+
+    fn read(text: &str) -> Result<OnAllUnhealthy, String> {
+        word(text, &[("round_robin", OnAllUnhealthy::RoundRobin), ("fail", OnAllUnhealthy::Fail)])
+    }
+}
+
+/// A policy by its word, with its own defaults.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct BalanceWord(pub(super) Policy);
+
+impl Spelling for BalanceWord {
+    const EXPECTED: &'static str = "a policy such as `round_robin` or `{ least_requests: { choices: 2 } }`";
+
+    fn read(text: &str) -> Result<BalanceWord, String> {
+        if let "peak_ewma" | "consistent_hash" = text {
+            return Err(format!("`{text}` is not supported yet; write `round_robin`, `least_requests` or `fastest`"));
+        }
+        let words = [
+            ("round_robin", Policy::RoundRobin),
+            ("least_requests", Policy::LeastRequests { choices: DEFAULT_CHOICES }),
+            ("random", Policy::Random),
+            ("fastest", Policy::Fastest { sensitivity: DEFAULT_SENSITIVITY }),
+        ];
+        word(text, &words).map(BalanceWord)
+    }
+}
+
+/// Members compared by `least_requests` where `choices` is not written.
+pub(super) const DEFAULT_CHOICES: u8 = 2;
+/// `latency_sensitivity` where it is not written (health.md §5).
+pub(super) const DEFAULT_SENSITIVITY: std::time::Duration = std::time::Duration::from_millis(50);
+
+/// Fields of a probe, in the order written.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Headers(pub(super) Vec<(String, String)>);
+
+impl<'de> Deserialize<'de> for Headers {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Headers, D::Error> {
+        deserializer.deserialize_map(HeadersVisitor)
+    }
+}
+
+struct HeadersVisitor;
+
+impl<'de> Visitor<'de> for HeadersVisitor {
+    type Value = Headers;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a mapping such as `{ X-Probe: pulsegate }`")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Headers, A::Error> {
+        let mut fields = Vec::new();
+        while let Some((name, Spelled(Text(value)))) = map.next_entry()? {
+            fields.push((name, value));
+        }
+        Ok(Headers(fields))
+    }
+}
+
+/// A scalar, or a mapping that says more.
+#[derive(Debug)]
+pub(super) enum Or<W, K> {
+    Word(W),
+    Keys(K),
+}
+
+impl<'de, W: Spelling, K: Deserialize<'de>> Deserialize<'de> for Or<W, K> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Or<W, K>, D::Error> {
+        deserializer.deserialize_any(OrVisitor(PhantomData))
+    }
+}
+
+struct OrVisitor<W, K>(PhantomData<(W, K)>);
+
+impl<'de, W: Spelling, K: Deserialize<'de>> Visitor<'de> for OrVisitor<W, K> {
+    type Value = Or<W, K>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(W::EXPECTED)
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Or<W, K>, E> {
+        W::read(text).map(Or::Word).map_err(E::custom)
+    }
+
+    fn visit_bool<E: de::Error>(self, value: bool) -> Result<Or<W, K>, E> {
+        W::read_unquoted(&value.to_string()).map(Or::Word).map_err(E::custom)
+    }
+
+    fn visit_u64<E: de::Error>(self, value: u64) -> Result<Or<W, K>, E> {
+        W::read_unquoted(&value.to_string()).map(Or::Word).map_err(E::custom)
+    }
+
+    fn visit_i64<E: de::Error>(self, value: i64) -> Result<Or<W, K>, E> {
+        W::read_unquoted(&value.to_string()).map(Or::Word).map_err(E::custom)
+    }
+
+    fn visit_f64<E: de::Error>(self, value: f64) -> Result<Or<W, K>, E> {
+        W::read_unquoted(&value.to_string()).map(Or::Word).map_err(E::custom)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Or<W, K>, A::Error> {
+        K::deserialize(MapAccessDeserializer::new(map)).map(Or::Keys)
+    }
+}

@@ -1,0 +1,330 @@
+//! A pool's health: evidence and time in, changes out, and a picture of how everyone stands.
+//!
+//! A sample that flips no verdict touches its member alone; everything else draws the picture anew, once a step.
+//! Not here: reloads (`reshape`), and how a picture is drawn (`picture`).
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use super::picture::Patience;
+use super::{Admin, Change, Member, MemberId, Mode, Outcome, Picture, Reason, Rules, Sample, Spec, Standing, latency};
+
+/// The health of one pool.
+#[derive(Debug, Clone)]
+pub struct PoolHealth {
+    pub(super) rules: Rules,
+    pub(super) members: Vec<Member>,
+    pub(super) index: HashMap<MemberId, usize>,
+    pub(super) picture: Picture,
+    /// Until when requests may wait for first verdicts.
+    pub(super) deadline: Duration,
+    pub(super) next_id: u64,
+    /// Conclusive samples so far: their order, where two may have come at the same time.
+    turns: u64,
+}
+
+impl PoolHealth {
+    /// A pool that starts at `now`. Ids are given in the order of `members`, whose keys are distinct.
+    pub fn new(now: Duration, rules: Rules, members: Vec<Spec>) -> PoolHealth {
+        let deadline = now.saturating_add(rules.initial_wait);
+        let mut pool = PoolHealth {
+            picture: Picture::draw(&rules, &mut [], Patience::Left),
+            rules,
+            members: Vec::with_capacity(members.len()),
+            index: HashMap::with_capacity(members.len()),
+            deadline,
+            next_id: 0,
+            turns: 0,
+        };
+        for spec in members {
+            let member = pool.newcomer(now, spec);
+            pool.index.insert(member.id(), pool.members.len());
+            pool.members.push(member);
+        }
+        pool.redraw(now);
+        pool
+    }
+
+    /// A probe's sample. Ignored (no change) when the member is gone or disabled, or `fingerprint` is not its present one.
+    pub fn observe(&mut self, now: Duration, member: MemberId, fingerprint: u64, sample: Sample) -> Vec<Change> {
+        let Some(index) = self.index_of(member) else { return Vec::new() };
+        let present = &self.members[index];
+        let is_late = present.admin() == Admin::Disabled || present.spec().fingerprint != fingerprint;
+        if is_late || !self.rules.probed || sample.outcome == Outcome::Inconclusive {
+            return Vec::new();
+        }
+        let (sample, over_relative) = self.gated(index, sample);
+        self.turns += 1;
+        let present = &mut self.members[index];
+        let before = present.state();
+        present.record(now, self.turns, sample, over_relative);
+        if present.state() == before {
+            return self.advance(now);
+        }
+        let changes = present.changes_since(before).collect();
+        self.settle(now, changes)
+    }
+
+    /// An operator's word; holds until the file changes that key of that member.
+    pub fn administer(&mut self, now: Duration, member: MemberId, admin: Admin) -> Vec<Change> {
+        let Some(index) = self.index_of(member) else { return Vec::new() };
+        let member = &mut self.members[index];
+        let before = member.state();
+        member.admit(now, &self.rules, admin);
+        let changes = member.changes_since(before).collect();
+        self.settle(now, changes)
+    }
+
+    /// Lets time pass: the end of the wait for first verdicts is the only thing that time alone decides.
+    pub fn advance(&mut self, now: Duration) -> Vec<Change> {
+        match self.next_deadline() {
+            Some(deadline) if now >= deadline => self.settle(now, Vec::new()),
+            _ => Vec::new(),
+        }
+    }
+
+    /// When `advance` would next change something.
+    pub fn next_deadline(&self) -> Option<Duration> {
+        (self.picture.mode == Mode::Waiting).then_some(self.deadline)
+    }
+
+    /// What the pool is judged by.
+    pub fn rules(&self) -> &Rules {
+        &self.rules
+    }
+
+    /// How everyone stands.
+    pub fn picture(&self) -> &Picture {
+        &self.picture
+    }
+
+    /// In the order of the configuration.
+    pub fn members(&self) -> &[Member] {
+        &self.members
+    }
+
+    /// A member by its id.
+    pub fn member(&self, id: MemberId) -> Option<&Member> {
+        self.index_of(id).map(|index| &self.members[index])
+    }
+
+    /// A member's place in [`PoolHealth::members`].
+    pub fn index_of(&self, id: MemberId) -> Option<usize> {
+        self.index.get(&id).copied()
+    }
+
+    pub(super) fn newcomer(&mut self, now: Duration, spec: Spec) -> Member {
+        let id = MemberId(self.next_id);
+        self.next_id += 1;
+        Member::new(id, now, &self.rules, spec)
+    }
+
+    /// Draws the picture anew and adds what it shows to the changes that led to it.
+    pub(super) fn settle(&mut self, now: Duration, mut changes: Vec<Change>) -> Vec<Change> {
+        let before = self.redraw(now);
+        let after = &self.picture;
+        let moves = self.members.iter().zip(before.standings.iter().zip(&after.standings));
+        // Only the unhealthy are kept or ejected, so whoever moved between the two has the verdict it had.
+        changes.extend(moves.filter_map(|(member, (from, to))| match (from, to) {
+            (Standing::Kept, Standing::Ejected) | (Standing::Ejected, Standing::Kept) => {
+                Some(Change::Place { member: member.id(), from: *from, to: *to })
+            }
+            _ => None,
+        }));
+        let (was, is) = (before.mode, after.mode);
+        if (was == Mode::Fallback) != (is == Mode::Fallback) {
+            changes.push(Change::Fallback { entered: is == Mode::Fallback });
+        }
+        if before.tier != after.tier {
+            changes.push(Change::Tier { from: before.tier, to: after.tier });
+        }
+        if was != is {
+            changes.push(Change::Mode { from: was, to: is });
+        }
+        changes
+    }
+
+    /// Draws the picture anew; the old one is returned.
+    fn redraw(&mut self, now: Duration) -> Picture {
+        let patience = if now < self.deadline { Patience::Left } else { Patience::Over };
+        let picture = Picture::draw(&self.rules, &mut self.members, patience);
+        std::mem::replace(&mut self.picture, picture)
+    }
+
+    /// The sample as the latency gates see it, and whether it is over the relative one.
+    ///
+    /// One sample over the relative gate is not enough: when all turn slow at once, the first to be probed is compared
+    /// with what the others were before (health.md §5).
+    fn gated(&self, index: usize, sample: Sample) -> (Sample, bool) {
+        let answered = matches!(sample.outcome, Outcome::Pass | Outcome::Fail(Reason::Slow));
+        if !answered {
+            return (sample, false);
+        }
+        let member = &self.members[index];
+        let total = sample.phases.total;
+        let peers = || self.peers(index);
+        let over_relative = latency::over_relative(&self.rules.gates, total, peers());
+        let words = match latency::over_absolute(&self.rules.gates, total) {
+            Some(gate) => latency::over(total, gate, "max_latency"),
+            None if over_relative && member.turn.over => {
+                latency::over(total, latency::relative_gate(&self.rules.gates, peers()), "max_latency_ratio")
+            }
+            None => return (sample, over_relative),
+        };
+        (Sample { outcome: Outcome::Fail(Reason::Slow), detail: words, ..sample }, over_relative)
+    }
+
+    /// The latest totals of the others of its tier that answered rightly since its own last sample.
+    fn peers(&self, index: usize) -> impl Iterator<Item = Duration> {
+        let (tier, sampled) = (self.members[index].spec().tier, self.members[index].turn.sampled);
+        let others = self.members.iter().enumerate().filter(move |(other, _)| *other != index).map(|(_, other)| other);
+        others
+            .filter(move |other| other.turn.answered > sampled && other.spec().tier == tier)
+            .filter(|other| other.admin() == Admin::Enabled)
+            .map(|other| other.turn.total)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::trial::{Act, Trial, admin, fail, fail_as, ms, pass_in, rules, spec, specs};
+    use super::super::{Admin, Gates, Judge, Spec};
+    use super::*;
+
+    /// Ratio 3, 2 fails in a row, 1 pass; everyone has answered in 60 ms twice.
+    fn steady_at_60(specs: Vec<Spec>) -> Trial {
+        let gates = Gates { max_latency_ratio: Some(3.0), ..Gates::default() };
+        let count = specs.len();
+        let mut trial =
+            Trial::new(Rules { gates, judge: Judge::Consecutive { failures: 2, passes: 1 }, ..rules() }, specs);
+        for at in [1, 2] {
+            (1..=count).for_each(|member| drop(trial.at(at, pass_in(member, 60))));
+        }
+        trial
+    }
+
+    /// Every order of five.
+    fn orders() -> Vec<[usize; 5]> {
+        let mut orders = Vec::new();
+        for code in 0..5_usize.pow(5) {
+            let order = [0, 1, 2, 3, 4].map(|place| code / 5_usize.pow(place) % 5 + 1);
+            if (1..=5).all(|member| order.contains(&member)) {
+                orders.push(order);
+            }
+        }
+        orders
+    }
+
+    #[test]
+    fn when_all_turn_slow_nobody_is_slow() {
+        // Example 12, in any order of the first round and in some of the second.
+        let orders = orders();
+        assert_eq!(orders.len(), 120);
+        for first in &orders {
+            for second in orders.iter().step_by(7) {
+                let mut trial = steady_at_60(specs(5));
+                for member in first.iter().chain(second).chain(first) {
+                    trial.at(3, pass_in(*member, 240));
+                    assert_eq!(trial.member(*member).streak().signum(), 1, "m{member} in {first:?} {second:?}");
+                }
+                assert_eq!(trial.standings(), "HHHHH");
+            }
+        }
+    }
+
+    #[test]
+    fn one_that_turns_slow_alone_is_ejected_within_the_cap() {
+        for slow in 1..=5 {
+            let mut trial = steady_at_60(specs(5));
+            let mut after = Vec::new();
+            for round in 3..=5 {
+                (1..=5)
+                    .for_each(|member| drop(trial.at(round, pass_in(member, if member == slow { 240 } else { 60 }))));
+                after.push(trial.member(slow).streak());
+            }
+            // the first is not counted: everyone may have turned slow
+            assert_eq!(after, [3, -1, -2]);
+            assert_eq!(trial.member(slow).cause(), Some(Reason::Slow));
+            assert_eq!(trial.standings().matches('E').count(), 1);
+            assert_eq!(trial.pool.picture().standings[slow - 1], Standing::Ejected);
+            let detail = trial.member(slow).last_sample().map(|(sample, _)| sample.detail.as_str());
+            assert_eq!(detail, Some("answered in 240 ms, max_latency_ratio allows 180 ms"));
+        }
+    }
+
+    #[test]
+    fn the_ratio_is_silent_without_three_others_that_answered_since() {
+        // too few in the pool, in the tier, enabled, or heard of since
+        let elsewhere = |tier| vec![spec(1), spec(2), spec(3), Spec { tier, ..spec(4) }];
+        for (specs, expected) in [(specs(3), 5), (elsewhere(1), 5), (elsewhere(0), -2)] {
+            let mut trial = steady_at_60(specs.clone());
+            for at in 3..=5 {
+                (1..=specs.len())
+                    .rev()
+                    .for_each(|member| drop(trial.at(at, pass_in(member, if member == 1 { 900 } else { 60 }))));
+            }
+            assert_eq!(trial.member(1).streak(), expected);
+        }
+        let mut trial = steady_at_60(specs(5));
+        trial.at(3, admin(5, Admin::Draining));
+        trial.at(3, admin(4, Admin::Disabled));
+        for at in 4..=6 {
+            (1..=5).rev().for_each(|member| drop(trial.at(at, pass_in(member, if member == 1 { 900 } else { 60 }))));
+        }
+        assert_eq!(trial.member(1).streak(), 5);
+        // nobody else is heard of between its own samples, or they only fail
+        let mut trial = steady_at_60(specs(5));
+        (4..=9).for_each(|at| drop(trial.at(at, pass_in(1, 900))));
+        assert_eq!(trial.member(1).streak(), 8);
+        for at in 10..=12 {
+            (2..=5).for_each(|member| drop(trial.at(at, fail_as(member, Reason::Reset))));
+            trial.at(at, pass_in(1, 900));
+        }
+        assert_eq!(trial.member(1).streak(), 11);
+    }
+
+    #[test]
+    fn one_sample_over_the_ratio_must_follow_another() {
+        let mut trial = steady_at_60(specs(5));
+        let mut round = |at, act: Act| {
+            (2..=5).for_each(|member| drop(trial.at(at, pass_in(member, 60))));
+            trial.at(at, act);
+            trial.member(1).streak()
+        };
+        let rows = [
+            (3, pass_in(1, 900), 3),
+            (4, pass_in(1, 60), 4),
+            (5, pass_in(1, 900), 5),
+            // a fail is not an answer over the gate
+            (6, fail(1), -1),
+            (7, pass_in(1, 900), 1),
+            (8, pass_in(1, 900), -1),
+            (9, pass_in(1, 180), 1),
+        ];
+        for (at, act, streak) in rows {
+            assert_eq!(round(at, act), streak, "at {at}");
+        }
+    }
+
+    #[test]
+    fn the_absolute_gate_bites_at_once_and_slow_is_a_class_of_its_own() {
+        let gates = Gates { max_latency: Some(ms(500)), ..Gates::default() };
+        let mut trial = Trial::new(Rules { gates, ..rules() }, specs(3));
+        trial.play([
+            (1, pass_in(1, 500), "HHH"),
+            (2, pass_in(1, 501), "EHH m1 healthy -> unhealthy"),
+            (3, fail(2), "KEH m2 healthy -> unhealthy, m1 ejected -> kept, normal -> capped"),
+            (4, pass_in(1, 499), "HEH m1 unhealthy -> healthy, capped -> normal"),
+        ]);
+    }
+
+    #[test]
+    fn ids_find_their_members() {
+        let trial = Trial::new(rules(), specs(100));
+        for (index, member) in trial.pool.members().iter().enumerate() {
+            assert_eq!(trial.pool.index_of(member.id()), Some(index));
+            assert_eq!(trial.pool.member(member.id()).map(Member::spec), Some(member.spec()));
+        }
+        assert_eq!(trial.pool.index_of(MemberId(100)), None);
+    }
+}

@@ -1,0 +1,375 @@
+//! What must hold at every instant of every history: random rules, samples, words of operators and reloads.
+//!
+//! Nothing here repeats the rules; it is what follows from them, checked from outside. Which verdict and standing is
+//! the right one is for the examples, and for the independent model in `tests/simulation`.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::trial::{ms, spec};
+use super::{
+    Admin, Change, Gates, Initial, Judge, Key, Member, MemberId, Mode, OnAllUnhealthy, Outcome, Picture, PoolHealth,
+    Reason, Rules, Sample, Spec, Standing, Verdict,
+};
+
+/// One thing that happens, `after` ms from the one before.
+#[derive(Debug, Clone)]
+struct Step {
+    after: u64,
+    act: Act,
+}
+
+#[derive(Debug, Clone)]
+enum Act {
+    /// Of the nth member (modulo how many there are).
+    Sample(usize, Sample),
+    /// As a sample, of a probe that is no longer the member's.
+    Late(usize, Sample),
+    Admin(usize, Admin),
+    Advance,
+    Reload(Rules, Vec<Spec>),
+    /// A reload that changes nothing.
+    SameAgain,
+}
+
+fn judges() -> impl Strategy<Value = Judge> {
+    prop_oneof![
+        (1_u32..4, 1_u32..4).prop_map(|(failures, passes)| Judge::Consecutive { failures, passes }),
+        (1_u32..7, 1_u32..7).prop_map(|(a, b)| Judge::Window { size: a.max(b), required: a.min(b) }),
+        Just(Judge::Window { size: 64, required: 63 }),
+    ]
+}
+
+prop_compose! {
+    fn any_rules()(
+        judge in judges(),
+        initial in prop::sample::select(vec![Initial::Probe, Initial::Healthy, Initial::Unhealthy]),
+        initial_wait in prop::sample::select(vec![0, 50, 1_000]),
+        percent in prop::sample::select(vec![0, 10, 33, 34, 50, 67, 99, 100]),
+        min_ejected in 0_u8..2,
+        fails in prop::bool::weighted(0.25),
+        tier_min in prop::option::of(0_u8..101),
+        max_latency in prop::option::weighted(0.3, Just(ms(100))),
+        ratio in prop::option::weighted(0.5, Just(3.0)),
+        probed in prop::bool::weighted(0.95),
+    ) -> Rules {
+        Rules {
+            judge,
+            initial,
+            initial_wait: ms(initial_wait),
+            max_unhealthy_percent: percent,
+            min_ejected,
+            on_all_unhealthy: if fails { OnAllUnhealthy::Fail } else { OnAllUnhealthy::RoundRobin },
+            tier_min_healthy_percent: tier_min,
+            gates: Gates { max_latency, max_latency_ratio: ratio, ..Gates::default() },
+            probed,
+        }
+    }
+}
+
+fn admins() -> impl Strategy<Value = Admin> {
+    prop_oneof![4 => Just(Admin::Enabled), 1 => Just(Admin::Draining), 1 => Just(Admin::Disabled)]
+}
+
+prop_compose! {
+    fn any_spec(number: usize)(
+        weight in prop::sample::select(vec![1, 1, 1, 5, 0]),
+        tier in prop::sample::select(vec![0_u8, 0, 0, 1, 4]),
+        admin in admins(),
+        fingerprint in prop::sample::select(vec![7, 7, 7, 8]),
+        is_resolved in prop::bool::weighted(0.9),
+    ) -> Spec {
+        let plain = spec(number);
+        let address = plain.key.address.filter(|_| is_resolved);
+        Spec { key: Key { address, ..plain.key }, weight, tier, admin, fingerprint, split: 1 }
+    }
+}
+
+/// Some of eight members, in any order.
+fn any_specs() -> impl Strategy<Value = Vec<Spec>> {
+    let all: Vec<_> = (1..=8).map(any_spec).collect();
+    (all, 0_usize..9).prop_flat_map(|(specs, count)| prop::sample::subsequence(specs, count).prop_shuffle())
+}
+
+fn samples() -> impl Strategy<Value = Sample> {
+    let reasons = vec![Reason::Refused, Reason::Timeout, Reason::Status, Reason::Body, Reason::Slow];
+    prop_oneof![
+        5 => (1_u64..400).prop_map(|total| Sample::pass(ms(total))),
+        4 => prop::sample::select(reasons).prop_map(|reason| Sample::fail(reason, ms(1))),
+        1 => Just(Sample { outcome: Outcome::Inconclusive, ..Sample::pass(ms(1)) }),
+    ]
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let act = prop_oneof![
+        40 => (0_usize..8, samples()).prop_map(|(member, sample)| Act::Sample(member, sample)),
+        2 => (0_usize..8, samples()).prop_map(|(member, sample)| Act::Late(member, sample)),
+        4 => (0_usize..8, admins()).prop_map(|(member, admin)| Act::Admin(member, admin)),
+        4 => Just(Act::Advance),
+        2 => (any_rules(), any_specs()).prop_map(|(rules, specs)| Act::Reload(rules, specs)),
+        1 => Just(Act::SameAgain),
+    ];
+    let step = (prop::sample::select(vec![0, 1, 20, 400]), act).prop_map(|(after, act)| Step { after, act });
+    prop::collection::vec(step, 1..120)
+}
+
+/// A pool, and what its changes have told so far.
+struct Watch {
+    pool: PoolHealth,
+    now: Duration,
+    told: BTreeMap<MemberId, (Verdict, Admin)>,
+    ever: BTreeSet<MemberId>,
+}
+
+impl Watch {
+    fn new(rules: Rules, specs: Vec<Spec>) -> Watch {
+        let pool = PoolHealth::new(Duration::ZERO, rules, specs);
+        let told = told(&pool);
+        let ever = told.keys().copied().collect();
+        Watch { pool, now: Duration::ZERO, told, ever }
+    }
+
+    fn take(&mut self, step: &Step) {
+        self.now += ms(step.after);
+        let before = self.pool.clone();
+        let changes = self.apply(&step.act);
+        if let Act::Reload(..) = step.act {
+            self.meet_newcomers(&before);
+        }
+        if matches!(step.act, Act::Sample(..)) {
+            streaks_decide(&before, &self.pool);
+        }
+        self.verdicts_alternate(&changes);
+        self.places_are_told_once(&before, &changes);
+        the_pool_is_told_once(before.picture(), self.pool.picture(), &changes);
+        agrees_with_itself(&self.pool);
+        the_cap_holds(&self.pool);
+        only_the_fit_serve(&self.pool);
+        assert!(self.pool.clone().advance(self.now).is_empty() || matches!(step.act, Act::Sample(..) | Act::Late(..)));
+    }
+
+    fn apply(&mut self, act: &Act) -> Vec<Change> {
+        let (now, count) = (self.now, self.pool.members().len());
+        let nth = |nth: usize| nth.checked_rem(count).map(|nth| &self.pool.members()[nth]);
+        match act {
+            Act::Sample(member, sample) => {
+                let Some((id, fingerprint)) = nth(*member).map(|member| (member.id(), member.spec().fingerprint))
+                else {
+                    return Vec::new();
+                };
+                self.pool.observe(now, id, fingerprint, sample.clone())
+            }
+            Act::Late(member, sample) => {
+                let picture = self.pool.picture().clone();
+                let gone = MemberId(u64::MAX);
+                let (id, stale) = nth(*member).map_or((gone, 0), |member| (member.id(), member.spec().fingerprint + 1));
+                let changes = self.pool.observe(now, id, stale, sample.clone());
+                assert_eq!((changes.as_slice(), self.pool.picture()), (&[][..], &picture));
+                changes
+            }
+            Act::Admin(member, admin) => {
+                let Some(id) = nth(*member).map(Member::id) else { return Vec::new() };
+                self.pool.administer(now, id, *admin)
+            }
+            Act::Advance => self.pool.advance(now),
+            Act::Reload(rules, specs) => self.pool.reshape(now, rules.clone(), specs.clone()),
+            Act::SameAgain => {
+                let mut settled = self.pool.advance(now);
+                let before = self.pool.clone();
+                let specs = self.pool.members().iter().map(|member| member.spec().clone()).collect();
+                settled.extend(self.pool.reshape(now, self.pool.rules().clone(), specs));
+                same_pool(&before, &self.pool);
+                settled
+            }
+        }
+    }
+
+    /// A reload forgets no one, and gives no id twice.
+    fn meet_newcomers(&mut self, before: &PoolHealth) {
+        let known: HashMap<&Key, &Member> = before.members().iter().map(|old| (&old.spec().key, old)).collect();
+        for member in self.pool.members() {
+            match known.get(&member.spec().key) {
+                Some(old) => {
+                    assert_eq!(member.id(), old.id());
+                    let restarted =
+                        old.admin() == Admin::Disabled || before.rules().probed && !self.pool.rules().probed;
+                    assert!(member.proven() || !old.proven() || restarted, "{member:?} was proven");
+                }
+                None => {
+                    assert!(self.ever.insert(member.id()), "{:?} was given before", member.id());
+                    self.told.insert(member.id(), (member.verdict(), member.admin()));
+                }
+            }
+        }
+        let present: BTreeSet<MemberId> = self.pool.members().iter().map(Member::id).collect();
+        self.told.retain(|id, _| present.contains(id));
+    }
+
+    /// Each verdict and admin change starts where the last one ended, and together they tell the whole story.
+    fn verdicts_alternate(&mut self, changes: &[Change]) {
+        for change in changes {
+            match change {
+                Change::Verdict { member, from, to } => {
+                    let told = &mut self.told.get_mut(member).expect("of a present member").0;
+                    assert!(told == from && from != to, "{change:?} after {told:?}");
+                    *told = *to;
+                }
+                Change::Admin { member, from, to } => {
+                    let told = &mut self.told.get_mut(member).expect("of a present member").1;
+                    assert!(told == from && from != to, "{change:?} after {told:?}");
+                    *told = *to;
+                }
+                _ => {}
+            }
+        }
+        assert_eq!(self.told, told(&self.pool));
+    }
+
+    /// Whoever moved between kept and ejected is told, once, and nobody whose verdict changed in the same step.
+    fn places_are_told_once(&self, before: &PoolHealth, changes: &[Change]) {
+        let mut expected = Vec::new();
+        for (member, to) in self.pool.members().iter().zip(&self.pool.picture().standings) {
+            let Some(index) = before.index_of(member.id()) else { continue };
+            let from = before.picture().standings[index];
+            if matches!((from, to), (Standing::Kept, Standing::Ejected) | (Standing::Ejected, Standing::Kept)) {
+                assert_eq!(before.members()[index].verdict(), member.verdict());
+                expected.push(Change::Place { member: member.id(), from, to: *to });
+            }
+        }
+        let places: Vec<Change> =
+            changes.iter().filter(|change| matches!(change, Change::Place { .. })).cloned().collect();
+        assert_eq!(places, expected);
+    }
+}
+
+fn told(pool: &PoolHealth) -> BTreeMap<MemberId, (Verdict, Admin)> {
+    pool.members().iter().map(|member| (member.id(), (member.verdict(), member.admin()))).collect()
+}
+
+/// A sample that makes a streak long enough for the consecutive judge decides, whatever rules the pool had before.
+fn streaks_decide(before: &PoolHealth, after: &PoolHealth) {
+    let Judge::Consecutive { failures, passes } = after.rules().judge else { return };
+    for (old, new) in before.members().iter().zip(after.members()) {
+        match new.streak() {
+            streak if streak == old.streak() => {}
+            streak if streak <= -i64::from(failures) => assert_eq!(new.verdict(), Verdict::Unhealthy, "{new:?}"),
+            streak if streak >= i64::from(passes) => assert_eq!(new.verdict(), Verdict::Healthy, "{new:?}"),
+            _ => {}
+        }
+    }
+}
+
+/// An unrelated reload is as if it had not been.
+fn same_pool(before: &PoolHealth, after: &PoolHealth) {
+    assert_eq!(before.picture(), after.picture());
+    assert_eq!(before.next_deadline(), after.next_deadline());
+    assert_eq!(format!("{:?}", before.members()), format!("{:?}", after.members()));
+}
+
+/// Mode, tier and fallback are told exactly when they are others than before.
+fn the_pool_is_told_once(before: &Picture, after: &Picture, changes: &[Change]) {
+    let told = |wanted: fn(&Change) -> bool| changes.iter().filter(|change| wanted(change)).collect::<Vec<_>>();
+    let mode = (before.mode != after.mode).then_some(Change::Mode { from: before.mode, to: after.mode });
+    assert_eq!(told(|change| matches!(change, Change::Mode { .. })), Vec::from_iter(&mode));
+    let tier = (before.tier != after.tier).then_some(Change::Tier { from: before.tier, to: after.tier });
+    assert_eq!(told(|change| matches!(change, Change::Tier { .. })), Vec::from_iter(&tier));
+    let entered = after.mode == Mode::Fallback;
+    let fallback = ((before.mode == Mode::Fallback) != entered).then_some(Change::Fallback { entered });
+    assert_eq!(told(|change| matches!(change, Change::Fallback { .. })), Vec::from_iter(&fallback));
+}
+
+/// The numbers of a picture are those of its standings, and ids lead to their members.
+fn agrees_with_itself(pool: &PoolHealth) {
+    let picture = pool.picture();
+    assert_eq!(picture.standings.len(), pool.members().len());
+    for (index, member) in pool.members().iter().enumerate() {
+        assert_eq!(pool.index_of(member.id()), Some(index));
+        assert!(member.proven() || member.verdict() != Verdict::Healthy, "{member:?}");
+        assert!(member.cause().is_none() || member.verdict() == Verdict::Unhealthy, "{member:?}");
+        let window = member.window();
+        assert!(window.passes <= window.shown && window.shown <= window.size, "{window:?}");
+    }
+    let serving = picture.standings.iter().filter(|standing| standing.takes_traffic()).count();
+    assert_eq!(picture.in_rotation, serving);
+    let nobody_serves = matches!(picture.mode, Mode::Down | Mode::Waiting);
+    assert_eq!(serving == 0, nobody_serves, "{picture:?}");
+    assert_eq!(picture.tier.is_none(), nobody_serves || picture.mode == Mode::Fallback);
+    assert_eq!(pool.next_deadline().is_some(), picture.mode == Mode::Waiting);
+    if let Some(tier) = picture.tier {
+        let of_tier = pool.members().iter().filter(|member| member.spec().tier == tier).count();
+        assert_eq!(picture.total, of_tier);
+        assert!(picture.standings.contains(&Standing::Healthy), "a tier serves only with a healthy member");
+    }
+}
+
+/// Counted over, not asked from the code under test.
+fn the_cap_holds(pool: &PoolHealth) {
+    let picture = pool.picture();
+    let ejected = picture.standings.iter().filter(|standing| **standing == Standing::Ejected).count();
+    let Some(tier) = picture.tier else {
+        assert_eq!((picture.ejected, picture.ejectable), (0, 0));
+        assert!(ejected == 0 || picture.mode == Mode::Down, "{picture:?}");
+        return;
+    };
+    let in_n = |member: &&Member| {
+        let spec = member.spec();
+        let enabled = member.admin() == Admin::Enabled && spec.weight > 0 && spec.key.address.is_some();
+        spec.tier == tier && enabled && member.proven()
+    };
+    let n = pool.members().iter().filter(in_n).count();
+    let unhealthy = pool.members().iter().filter(in_n).filter(|member| member.verdict() != Verdict::Healthy).count();
+    let percent = usize::from(pool.rules().max_unhealthy_percent);
+    assert_eq!((picture.ejected, ejected), (ejected, picture.ejectable.min(unhealthy)));
+    assert!(ejected < n, "never the last: {picture:?}");
+    let lets_one_go = pool.rules().min_ejected == 1 && percent > 0 && ejected == 1;
+    assert!(ejected * 100 <= percent * n || lets_one_go, "{ejected} of {n} at {percent} %");
+}
+
+fn only_the_fit_serve(pool: &PoolHealth) {
+    let picture = pool.picture();
+    for (member, standing) in pool.members().iter().zip(&picture.standings) {
+        let spec = member.spec();
+        let wanted = member.admin() == Admin::Enabled && spec.weight > 0;
+        let fit = wanted && spec.key.address.is_some() && (member.proven() || picture.mode == Mode::Fallback);
+        assert!(fit || !standing.takes_traffic(), "{standing:?}: {member:?}");
+        let in_tier = picture.tier.is_none_or(|tier| tier == spec.tier);
+        assert!(in_tier || !standing.takes_traffic(), "{standing:?}: {member:?}");
+        let expected = match (*standing, picture.mode) {
+            (Standing::Fallback, mode) => mode == Mode::Fallback,
+            (Standing::Healthy, _) => member.verdict() == Verdict::Healthy,
+            (Standing::Kept, _) => member.verdict() == Verdict::Unhealthy,
+            (Standing::Ejected, Mode::Down) => true,
+            (Standing::Ejected, _) => member.verdict() == Verdict::Unhealthy && member.proven(),
+            (Standing::Draining | Standing::Disabled, _) => !wanted,
+            (Standing::Unknown, _) => wanted && !(member.proven() && spec.key.address.is_some()),
+            (Standing::Standby, _) => wanted && member.proven(),
+        };
+        assert!(expected, "{standing:?} in {:?}: {member:?}", picture.mode);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_rules_hold_at_every_instant(rules in any_rules(), specs in any_specs(), steps in steps()) {
+        let mut watch = Watch::new(rules, specs);
+        agrees_with_itself(&watch.pool);
+        the_cap_holds(&watch.pool);
+        only_the_fit_serve(&watch.pool);
+        steps.iter().for_each(|step| watch.take(step));
+    }
+
+    #[test]
+    fn the_same_history_gives_the_same_pool(rules in any_rules(), specs in any_specs(), steps in steps()) {
+        let [mut one, mut other] = [(); 2].map(|()| Watch::new(rules.clone(), specs.clone()));
+        for step in &steps {
+            one.now += ms(step.after);
+            other.now += ms(step.after);
+            prop_assert_eq!(one.apply(&step.act), other.apply(&step.act));
+            same_pool(&one.pool, &other.pool);
+        }
+    }
+}

@@ -1,0 +1,29 @@
+//! A health-aware layer-7 reverse proxy.
+//!
+//! The map, in reading order; imports only point down it (docs/architecture.md):
+//!
+//! - the heart, pure: [`health`] (samples to standings), [`balance`] (who is next), [`route`] (which pool)
+//! - meaning: [`config`] (proxy.yaml)
+//! - live: [`pool`] (a pool while it runs), [`snapshot`] (one generation), [`telemetry`] (what it says of itself)
+//! - edges: [`listener`] (clients), [`proxy`] (a request's way), [`probe`] (asking members), [`discovery`] (names),
+//!   [`admin`] (operators), [`reload`] (another configuration)
+//! - assembly: [`server`], [`cli`]
+//!
+//! [`clock`] is the only reading of a clock.
+
+pub mod admin;
+pub mod balance;
+pub mod cli;
+pub mod clock;
+pub mod config;
+pub mod discovery;
+pub mod health;
+pub mod listener;
+pub mod pool;
+pub mod probe;
+pub mod proxy;
+pub mod reload;
+pub mod route;
+pub mod server;
+pub mod snapshot;
+pub mod telemetry;

@@ -1,0 +1,180 @@
+//! The accept loop, and the life of one connection.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use pingora::apps::HttpServerApp;
+use pingora::protocols::http::ServerSession;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+
+use super::connection::{CONNECTION, Connection, Cut, Phase};
+use super::stream::Conduit;
+use super::{Listening, Lobby};
+use crate::clock;
+use crate::telemetry::{AccessLog, Outcome, Record, Why};
+
+/// How long to leave the kernel alone when it has no descriptor or buffer for a new connection.
+const OUT_OF_RESOURCES_PAUSE: Duration = Duration::from_millis(50);
+
+/// Accepts on `socket` until the listener closes. Connections that were accepted live on.
+pub async fn accept<A: HttpServerApp + Send + Sync + 'static>(
+    lobby: Arc<Lobby<A>>,
+    listening: Arc<Listening>,
+    socket: TcpListener,
+) {
+    let mut open = listening.is_open();
+    let mut starving = false;
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            accepted = socket.accept() => accepted,
+            _ = open.wait_for(|open| !open) => break,
+        };
+        match accepted {
+            Ok((stream, client)) => {
+                starving = false;
+                admit(&lobby, &listening, stream, client);
+            }
+            // The client went away while it was queued.
+            Err(e) if matches!(e.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset) => {}
+            Err(e) => {
+                if !std::mem::replace(&mut starving, true) {
+                    tracing::error!(listener = %listening.name(), error = %e, "cannot accept; trying on");
+                }
+                tokio::time::sleep(OUT_OF_RESOURCES_PAUSE).await;
+            }
+        }
+    }
+    // Whoever is queued in the kernel believes to be connected.
+    while let Some(Ok((stream, client))) = now(socket.accept()).await {
+        admit(&lobby, &listening, stream, client);
+    }
+}
+
+fn admit<A: HttpServerApp + Send + Sync + 'static>(
+    lobby: &Arc<Lobby<A>>,
+    listening: &Arc<Listening>,
+    stream: TcpStream,
+    client: SocketAddr,
+) {
+    let visit = Visit::new(lobby.clone(), listening.clone());
+    if listening.connections() > listening.limits().max_connections {
+        let refused = listening.refused.fetch_add(1, Relaxed);
+        if refused.is_power_of_two() || refused == 0 {
+            tracing::warn!(listener = %listening.name(), refused = refused + 1, "too many connections");
+        }
+        return;
+    }
+    let id = lobby.traffic.next_connection.fetch_add(1, Relaxed) + 1;
+    let connection = Arc::new(Connection::new(id, client, listening.clone(), clock::monotonic()));
+    tokio::spawn(CONNECTION.scope(connection.clone(), serve(visit, connection, stream)));
+}
+
+/// Serves one connection's requests, one after the other.
+async fn serve<A: HttpServerApp + Send + Sync + 'static>(
+    visit: Visit<A>,
+    connection: Arc<Connection>,
+    stream: TcpStream,
+) {
+    let _unseen = Unseen {
+        connection: connection.clone(),
+        log: visit.lobby.log.clone(),
+        ending: visit.lobby.ending.clone(),
+    };
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!(%error, "cannot set TCP_NODELAY");
+    }
+    let limits = connection.listening().limits();
+    let mut session = ServerSession::new_http1(Box::new(Conduit::new(stream, connection.clone())));
+    session.set_keepalive_reuses_remaining(Some(limits.keepalive_requests.saturating_sub(1)));
+    if let ServerSession::H1(h1) = &mut session {
+        h1.set_pipelining_enabled(true);
+    }
+    loop {
+        // The stream keeps the header's deadline; Pingora's is per read.
+        session.set_read_timeout(None);
+        let Some(reused) = visit.lobby.app.process_new_http(session, &visit.lobby.ending).await else { return };
+        connection.request_ended(clock::monotonic());
+        let (stream, settings) = reused.consume();
+        session = ServerSession::new_http1(stream);
+        if let Some(settings) = settings {
+            settings.apply_to_session(&mut session);
+        }
+    }
+}
+
+/// Counts a connection for as long as it is here.
+struct Visit<A> {
+    lobby: Arc<Lobby<A>>,
+    listening: Arc<Listening>,
+}
+
+impl<A> Visit<A> {
+    fn new(lobby: Arc<Lobby<A>>, listening: Arc<Listening>) -> Visit<A> {
+        lobby.traffic.connections.fetch_add(1, Relaxed);
+        listening.connections.fetch_add(1, Relaxed);
+        Visit { lobby, listening }
+    }
+}
+
+impl<A> Drop for Visit<A> {
+    fn drop(&mut self) {
+        self.listening.connections.fetch_sub(1, Relaxed);
+        self.lobby.traffic.connections.fetch_sub(1, Relaxed);
+    }
+}
+
+/// Writes the line of a request that ended while its header was being read: no hook of Pingora's ever sees those.
+struct Unseen {
+    connection: Arc<Connection>,
+    log: AccessLog,
+    ending: watch::Receiver<bool>,
+}
+
+impl Drop for Unseen {
+    fn drop(&mut self) {
+        if self.connection.phase() == Phase::Header {
+            self.log.write(&unseen(&self.connection, *self.ending.borrow()));
+        }
+    }
+}
+
+fn unseen(connection: &Connection, ending: bool) -> Record<'_> {
+    let status = connection.own_status();
+    let (outcome, why) = match (connection.cut(), status) {
+        (Cut::HeaderTimeout, _) => (Outcome::Timeout, Why::HeaderTimeout),
+        (Cut::HeaderTooLarge, _) => (Outcome::Refused, Why::HeaderTooLarge),
+        (_, 405) => (Outcome::Refused, Why::Denied),
+        (_, 400..) => (Outcome::Refused, Why::BadRequest),
+        _ if std::thread::panicking() => (Outcome::Refused, Why::Internal),
+        _ if ending => (Outcome::Refused, Why::Shutdown),
+        _ => (Outcome::ClientAborted, Why::ClientAborted),
+    };
+    // A client that left before it was answered: nginx made 499 customary for it.
+    let status = if outcome == Outcome::ClientAborted { 499 } else { status };
+    Record {
+        time: clock::wall_at(connection.began()),
+        client: Some(connection.client().ip()),
+        listener: connection.listening().name(),
+        scheme: Some("http"),
+        connection: connection.id(),
+        status: (status != 0).then_some(status),
+        duration: clock::monotonic().saturating_sub(connection.began()),
+        outcome,
+        reason: Some(why),
+        ..Record::default()
+    }
+}
+
+/// What a future has ready at once.
+async fn now<F: Future>(future: F) -> Option<F::Output> {
+    tokio::select! {
+        biased;
+        done = future => Some(done),
+        () = std::future::ready(()) => None,
+    }
+}

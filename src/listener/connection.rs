@@ -1,0 +1,217 @@
+//! What is known of one client connection: where in its life it is, and by when it must move on.
+//!
+//! Pingora reads a request's header with a deadline per read, which a slow client can renew for ever, and its hooks
+//! never see a request that ends before it was parsed. Both are seen from the stream, so they are kept here: the
+//! [`Conduit`](super::stream::Conduit) tells of bytes, the proxy's hooks tell of requests, and whoever asks gets one
+//! answer. Everything is an atomic: one task writes, nobody waits.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
+
+use super::Listening;
+
+tokio::task_local! {
+    /// The connection whose task this is: Pingora's `new_ctx` has no other way to ask.
+    pub static CONNECTION: Arc<Connection>;
+}
+
+/// No deadline.
+const NEVER: u64 = u64::MAX;
+
+/// Where in its life a connection is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Phase {
+    /// Accepted; nothing has come yet.
+    Fresh,
+    /// Part of a request's header is here.
+    Header,
+    /// A request is being served.
+    Request,
+    /// Between requests.
+    Idle,
+}
+
+/// Why the stream ended a request before Pingora could see it, or over its head.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Cut {
+    /// Nothing was cut.
+    None,
+    /// The header was not complete in time.
+    HeaderTimeout,
+    /// The header is larger than allowed.
+    HeaderTooLarge,
+    /// The request's own deadline is over.
+    Deadline,
+    /// The client took no byte of the answer for too long.
+    WriteTimeout,
+}
+
+/// One client connection.
+#[derive(Debug)]
+pub struct Connection {
+    id: u64,
+    client: SocketAddr,
+    listening: Arc<Listening>,
+    phase: AtomicU8,
+    /// Monotonic microseconds.
+    deadline: AtomicU64,
+    header_bytes: AtomicUsize,
+    /// When the present request's first byte came, monotonic microseconds.
+    began: AtomicU64,
+    cut: AtomicU8,
+    /// The status of an answer that was written while no request was being served.
+    own_status: AtomicU16,
+}
+
+impl Connection {
+    /// A connection accepted at `now`.
+    pub fn new(id: u64, client: SocketAddr, listening: Arc<Listening>, now: Duration) -> Connection {
+        let deadline = micros(now + listening.limits().header_timeout);
+        Connection {
+            id,
+            client,
+            listening,
+            phase: AtomicU8::new(Phase::Fresh as u8),
+            deadline: AtomicU64::new(deadline),
+            header_bytes: AtomicUsize::new(0),
+            began: AtomicU64::new(micros(now)),
+            cut: AtomicU8::new(Cut::None as u8),
+            own_status: AtomicU16::new(0),
+        }
+    }
+
+    /// Unique in this process.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// The peer.
+    pub fn client(&self) -> SocketAddr {
+        self.client
+    }
+
+    /// The listener it came in by.
+    pub fn listening(&self) -> &Arc<Listening> {
+        &self.listening
+    }
+
+    /// Where in its life it is.
+    pub fn phase(&self) -> Phase {
+        match self.phase.load(Relaxed) {
+            0 => Phase::Fresh,
+            1 => Phase::Header,
+            2 => Phase::Request,
+            _ => Phase::Idle,
+        }
+    }
+
+    /// What the stream cut short.
+    pub fn cut(&self) -> Cut {
+        match self.cut.load(Relaxed) {
+            1 => Cut::HeaderTimeout,
+            2 => Cut::HeaderTooLarge,
+            3 => Cut::Deadline,
+            4 => Cut::WriteTimeout,
+            _ => Cut::None,
+        }
+    }
+
+    /// By when something must happen, in monotonic time.
+    pub fn deadline(&self) -> Option<Duration> {
+        match self.deadline.load(Relaxed) {
+            NEVER => None,
+            at => Some(Duration::from_micros(at)),
+        }
+    }
+
+    /// When the present request's first byte came.
+    pub fn began(&self) -> Duration {
+        Duration::from_micros(self.began.load(Relaxed))
+    }
+
+    /// The status that was answered over a header that never became a request; 0 if none was.
+    pub fn own_status(&self) -> u16 {
+        self.own_status.load(Relaxed)
+    }
+
+    /// Whether the header that is being read has outgrown its limit.
+    pub fn header_is_too_large(&self) -> bool {
+        self.phase() == Phase::Header && self.header_bytes.load(Relaxed) > self.listening.limits().max_header_bytes
+    }
+
+    /// `bytes` came in at `now`.
+    pub fn received(&self, bytes: usize, now: Duration) {
+        match self.phase() {
+            Phase::Fresh => self.header_begins(bytes, now),
+            Phase::Idle => {
+                self.header_begins(bytes, now);
+                self.deadline.store(micros(now + self.listening.limits().header_timeout), Relaxed);
+            }
+            Phase::Header => {
+                self.header_bytes.fetch_add(bytes, Relaxed);
+            }
+            Phase::Request => {}
+        }
+    }
+
+    /// Bytes go out: the first of an answer to something that never became a request tell its status.
+    pub fn sending(&self, bytes: &[u8]) {
+        if self.phase() != Phase::Request && self.own_status() == 0 {
+            let status = bytes.strip_prefix(b"HTTP/1.1 ").or(bytes.strip_prefix(b"HTTP/1.0 "));
+            let digits = status.and_then(|rest| std::str::from_utf8(rest.get(..3)?).ok());
+            self.own_status.store(digits.and_then(|d| d.parse().ok()).unwrap_or(0), Relaxed);
+        }
+    }
+
+    /// A request's header is complete; it must be answered by `deadline`, if there is one.
+    pub fn request_begins(&self, now: Duration) {
+        if matches!(self.phase(), Phase::Fresh | Phase::Idle) {
+            // It was pipelined: all of it came with the request before.
+            self.began.store(micros(now), Relaxed);
+        }
+        self.phase.store(Phase::Request as u8, Relaxed);
+        self.deadline.store(NEVER, Relaxed);
+    }
+
+    /// The request being served must be over by then; what was cut before is forgotten.
+    pub fn request_must_end_by(&self, deadline: Option<Duration>) {
+        self.cut.store(Cut::None as u8, Relaxed);
+        self.deadline.store(deadline.map_or(NEVER, micros), Relaxed);
+    }
+
+    /// The request is answered and the next may come, but not for ever.
+    pub fn request_ended(&self, now: Duration) {
+        self.phase.store(Phase::Idle as u8, Relaxed);
+        self.header_bytes.store(0, Relaxed);
+        self.deadline.store(micros(now + self.listening.limits().keepalive_timeout), Relaxed);
+    }
+
+    /// The deadline passed, or a limit was hit: says what that means where the connection stands.
+    pub fn cut_short(&self, why: Cut) {
+        self.cut.store(why as u8, Relaxed);
+        self.deadline.store(NEVER, Relaxed);
+    }
+
+    /// What a deadline that passed in the present phase means.
+    pub fn expire(&self) {
+        self.cut_short(match self.phase() {
+            Phase::Header => Cut::HeaderTimeout,
+            Phase::Request => Cut::Deadline,
+            Phase::Fresh | Phase::Idle => Cut::None,
+        });
+    }
+
+    fn header_begins(&self, bytes: usize, now: Duration) {
+        self.phase.store(Phase::Header as u8, Relaxed);
+        self.header_bytes.store(bytes, Relaxed);
+        self.began.store(micros(now), Relaxed);
+    }
+}
+
+fn micros(moment: Duration) -> u64 {
+    moment.as_micros() as u64
+}

@@ -1,0 +1,232 @@
+//! The stream between a client and Pingora's HTTP/1 parser.
+//!
+//! It buffers small writes, so that an answer's header and body leave in one packet; it ends a connection whose
+//! deadline is over or whose header outgrew its limit, with the answer that belongs to it; and it tells the
+//! [`Connection`] what passes. Pingora's own stream buffer cannot be set from outside, and its timeouts are per read.
+
+use std::fmt;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use pingora::protocols::raw_connect::ProxyDigest;
+use pingora::protocols::{
+    GetProxyDigest, GetSocketDigest, GetTimingDigest, Peek, Shutdown, SocketDigest, Ssl, TimingDigest, UniqueID,
+    UniqueIDType,
+};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, Sleep, sleep_until};
+
+use super::connection::{Connection, Cut, Phase};
+use crate::clock;
+
+/// An answer's header and a small body fit; what is larger goes out as it comes.
+const WRITE_BUFFER: usize = 4096;
+
+/// A client's byte stream with deadlines, limits and a write buffer.
+pub struct Conduit {
+    io: TcpStream,
+    connection: Arc<Connection>,
+    out: Vec<u8>,
+    /// How much of `out` is written already.
+    sent: usize,
+    read_alarm: Alarm,
+    write_alarm: Alarm,
+    /// Since when a write has been waiting for the client.
+    stalled_since: Option<Duration>,
+    digest: Arc<SocketDigest>,
+}
+
+impl Conduit {
+    /// The stream of `connection` over `io`.
+    pub fn new(io: TcpStream, connection: Arc<Connection>) -> Conduit {
+        let digest = SocketDigest::from_raw_fd(io.as_raw_fd());
+        // Known already: no system call when somebody asks.
+        let _ = digest.peer_addr.set(Some(connection.client().into()));
+        Conduit {
+            io,
+            connection,
+            out: Vec::new(),
+            sent: 0,
+            read_alarm: Alarm::default(),
+            write_alarm: Alarm::default(),
+            stalled_since: None,
+            digest: Arc::new(digest),
+        }
+    }
+
+    /// Writes what is buffered; waits for a slow client no longer than its limit.
+    fn poll_drain(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while self.sent < self.out.len() {
+            match Pin::new(&mut self.io).poll_write(cx, &self.out[self.sent..]) {
+                Poll::Ready(Ok(0)) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                Poll::Ready(Ok(n)) => {
+                    self.sent += n;
+                    self.stalled_since = None;
+                }
+                Poll::Ready(Err(e)) => return Poll::Ready(Err(e)),
+                Poll::Pending => return self.poll_stalled(cx),
+            }
+        }
+        self.out.clear();
+        self.sent = 0;
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_stalled<T>(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<T>> {
+        let since = *self.stalled_since.get_or_insert_with(clock::monotonic);
+        let deadline = since + self.connection.listening().limits().write_timeout;
+        ready!(self.write_alarm.poll(cx, deadline));
+        self.connection.cut_short(Cut::WriteTimeout);
+        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client takes no answer")))
+    }
+
+    fn poll_deadline(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let Some(deadline) = self.connection.deadline() else { return Poll::Pending };
+        ready!(self.read_alarm.poll(cx, deadline));
+        self.connection.expire();
+        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "deadline")))
+    }
+}
+
+impl AsyncRead for Conduit {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let this = &mut *self;
+        if this.connection.header_is_too_large() {
+            this.connection.cut_short(Cut::HeaderTooLarge);
+            return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, "header too large")));
+        }
+        let before = buf.filled().len();
+        match Pin::new(&mut this.io).poll_read(cx, buf) {
+            Poll::Ready(Ok(())) => {
+                let received = buf.filled().len() - before;
+                if received > 0 && this.connection.phase() != Phase::Request {
+                    this.connection.received(received, clock::monotonic());
+                }
+                Poll::Ready(Ok(()))
+            }
+            Poll::Ready(Err(e)) => Poll::Ready(Err(e)),
+            Poll::Pending => this.poll_deadline(cx),
+        }
+    }
+}
+
+impl AsyncWrite for Conduit {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        let this = &mut *self;
+        this.connection.sending(buf);
+        if this.out.len() + buf.len() <= WRITE_BUFFER {
+            this.out.extend_from_slice(buf);
+            return Poll::Ready(Ok(buf.len()));
+        }
+        ready!(this.poll_drain(cx))?;
+        match Pin::new(&mut this.io).poll_write(cx, buf) {
+            Poll::Pending => this.poll_stalled(cx),
+            done => {
+                this.stalled_since = None;
+                done
+            }
+        }
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_drain(cx))?;
+        Pin::new(&mut self.io).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_drain(cx))?;
+        Pin::new(&mut self.io).poll_shutdown(cx)
+    }
+}
+
+#[async_trait]
+impl Shutdown for Conduit {
+    /// Pingora ends a connection here; where the stream itself refused a header, the client still gets its answer.
+    async fn shutdown(&mut self) {
+        let answer = match (self.connection.phase(), self.connection.cut()) {
+            (Phase::Header, Cut::HeaderTimeout) => "408 Request Timeout",
+            (Phase::Header, Cut::HeaderTooLarge) => "431 Request Header Fields Too Large",
+            _ => "",
+        };
+        if !answer.is_empty() {
+            let answer = format!("HTTP/1.1 {answer}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+            let _ = self.write_all(answer.as_bytes()).await;
+        }
+        let _ = AsyncWriteExt::shutdown(self).await;
+    }
+}
+
+impl UniqueID for Conduit {
+    fn id(&self) -> UniqueIDType {
+        self.io.as_raw_fd()
+    }
+}
+
+impl Ssl for Conduit {}
+
+impl Peek for Conduit {}
+
+impl GetTimingDigest for Conduit {
+    fn get_timing_digest(&self) -> Vec<Option<TimingDigest>> {
+        Vec::new()
+    }
+}
+
+impl GetProxyDigest for Conduit {
+    fn get_proxy_digest(&self) -> Option<Arc<ProxyDigest>> {
+        None
+    }
+}
+
+impl GetSocketDigest for Conduit {
+    fn get_socket_digest(&self) -> Option<Arc<SocketDigest>> {
+        Some(self.digest.clone())
+    }
+}
+
+impl fmt::Debug for Conduit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Conduit").field("connection", &self.connection.id()).finish_non_exhaustive()
+    }
+}
+
+/// A timer that is seldom touched: deadlines mostly move later, and one that rings early is just wound again.
+#[derive(Default)]
+struct Alarm {
+    sleep: Option<Pin<Box<Sleep>>>,
+    rings_at: Duration,
+}
+
+impl Alarm {
+    /// Ready once `deadline` (monotonic) has passed.
+    fn poll(&mut self, cx: &mut Context<'_>, deadline: Duration) -> Poll<()> {
+        loop {
+            let now = clock::monotonic();
+            if deadline <= now {
+                return Poll::Ready(());
+            }
+            if self.sleep.is_none() || deadline < self.rings_at {
+                self.wind(now, deadline);
+            }
+            let Some(sleep) = self.sleep.as_mut() else { return Poll::Pending };
+            ready!(sleep.as_mut().poll(cx));
+            self.wind(now, deadline);
+        }
+    }
+
+    fn wind(&mut self, now: Duration, deadline: Duration) {
+        // Rounded up to the timer's own millisecond, or it would ring just before the deadline and be wound again.
+        let at = Instant::now() + deadline.saturating_sub(now) + Duration::from_millis(1);
+        self.rings_at = deadline;
+        match self.sleep.as_mut() {
+            Some(sleep) => sleep.as_mut().reset(at),
+            None => self.sleep = Some(Box::pin(sleep_until(at))),
+        }
+    }
+}

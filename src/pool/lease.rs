@@ -1,0 +1,80 @@
+//! Seats that are given back on every path: a request's on its member, a waiter's in its pool.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use super::{Member, Roster};
+use crate::health::Standing;
+
+/// One request's seat on a member; dropping it gives it back.
+#[derive(Debug)]
+pub struct Lease {
+    member: Arc<Member>,
+    roster: Arc<Roster>,
+    standing: Standing,
+}
+
+impl Lease {
+    pub(super) fn new(roster: &Arc<Roster>, index: usize) -> Lease {
+        let member = roster.members()[index].clone();
+        member.enter();
+        Lease { member, roster: roster.clone(), standing: roster.standing(index) }
+    }
+
+    /// Who was picked.
+    pub fn member(&self) -> &Arc<Member> {
+        &self.member
+    }
+
+    /// How it stood when it was picked.
+    pub fn standing(&self) -> Standing {
+        self.standing
+    }
+
+    /// The roster it was picked from.
+    pub fn roster(&self) -> &Roster {
+        &self.roster
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        self.member.leave();
+    }
+}
+
+/// One waiting request's seat; dropping it gives it back.
+#[derive(Debug)]
+pub struct Waiting<'a>(&'a AtomicUsize);
+
+impl<'a> Waiting<'a> {
+    pub(super) fn new(taken: &'a AtomicUsize, limit: usize) -> Option<Waiting<'a>> {
+        if taken.fetch_add(1, Relaxed) >= limit {
+            taken.fetch_sub(1, Relaxed);
+            return None;
+        }
+        Some(Waiting(taken))
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_waiter_too_many_gets_no_seat_and_takes_none() {
+        let taken = AtomicUsize::new(0);
+        let first = Waiting::new(&taken, 1);
+        assert!(first.is_some());
+        assert!(Waiting::new(&taken, 1).is_none());
+        drop(first);
+        assert!(Waiting::new(&taken, 1).is_some());
+        assert_eq!(taken.load(Relaxed), 0);
+    }
+}

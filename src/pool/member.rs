@@ -1,0 +1,104 @@
+//! The live part of a member: what requests and the log read of it without a lock.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use crate::health::{self, Key, MemberId};
+
+/// No latency is known yet.
+const NO_LATENCY: u64 = u64::MAX;
+
+/// One member of a pool, for as long as its identity lasts.
+#[derive(Debug)]
+pub struct Member {
+    id: MemberId,
+    key: Key,
+    /// `address` as text, for logs: `10.0.0.1:80`, or the name where it has no address.
+    label: Arc<str>,
+    in_flight: AtomicU32,
+    /// Passes in the upper half, places shown in the lower.
+    window: AtomicU64,
+    latency_us: AtomicU64,
+    next_probe_at: Arc<AtomicU64>,
+}
+
+impl Member {
+    /// The live part of `member`.
+    pub fn new(member: &health::Member) -> Member {
+        let key = member.spec().key.clone();
+        let label = key.address.map_or_else(|| key.name.clone(), |a| a.to_string());
+        let live = Member {
+            id: member.id(),
+            key,
+            label: label.into(),
+            in_flight: AtomicU32::new(0),
+            window: AtomicU64::new(0),
+            latency_us: AtomicU64::new(NO_LATENCY),
+            next_probe_at: Arc::default(),
+        };
+        live.learn(member);
+        live
+    }
+
+    /// Takes over what the log shows of `member`; true when its latency is another now.
+    pub fn learn(&self, member: &health::Member) -> bool {
+        let window = member.window();
+        self.window.store(u64::from(window.passes) << 32 | u64::from(window.shown), Relaxed);
+        let latency = member.latency().map_or(NO_LATENCY, |l| l.as_micros() as u64);
+        self.latency_us.swap(latency, Relaxed) != latency
+    }
+
+    /// Its identity in the heart.
+    pub fn id(&self) -> MemberId {
+        self.id
+    }
+
+    /// Its name, address and scheme.
+    pub fn key(&self) -> &Key {
+        &self.key
+    }
+
+    /// Where traffic goes.
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.key.address
+    }
+
+    /// Its address for people.
+    pub fn label(&self) -> &Arc<str> {
+        &self.label
+    }
+
+    /// Requests on it now.
+    pub fn in_flight(&self) -> u32 {
+        self.in_flight.load(Relaxed)
+    }
+
+    /// Passes and places of the shown window: real samples only.
+    pub fn window(&self) -> (u32, u32) {
+        let packed = self.window.load(Relaxed);
+        ((packed >> 32) as u32, packed as u32)
+    }
+
+    /// Probe latency.
+    pub fn latency(&self) -> Option<Duration> {
+        match self.latency_us.load(Relaxed) {
+            NO_LATENCY => None,
+            us => Some(Duration::from_micros(us)),
+        }
+    }
+
+    /// Where the prober writes when it will probe next, in microseconds of monotonic time; 0: no probe is planned.
+    pub fn next_probe_at(&self) -> &Arc<AtomicU64> {
+        &self.next_probe_at
+    }
+
+    pub(super) fn enter(&self) {
+        self.in_flight.fetch_add(1, Relaxed);
+    }
+
+    pub(super) fn leave(&self) {
+        self.in_flight.fetch_sub(1, Relaxed);
+    }
+}

@@ -1,0 +1,239 @@
+//! A pool while it lives: the meeting point of probes, requests and operators.
+//!
+//! Evidence goes to the heart under a short lock, by one writer at a time; whatever changed becomes a new [`Roster`],
+//! stored in one swap before it is announced. Requests read the roster and take no lock. A pool outlives the
+//! configuration that named it: a reload reshapes it and what it knows stays (health.md §9).
+//!
+//! Not here: how a probe is made (`probe`), how a request is sent (`proxy`), which request comes here (`route`).
+
+mod budget;
+mod lease;
+mod member;
+mod roster;
+
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use tokio::sync::Notify;
+
+pub use budget::Budget;
+pub use lease::{Lease, Waiting};
+pub use member::Member;
+pub use roster::Roster;
+
+use crate::balance::Policy;
+use crate::health::{Admin, Change, MemberId, Mode, Pace, PoolHealth, Rules, Sample, Spec, Verdict};
+use crate::telemetry::EventLog;
+
+/// Requests that may wait for a first verdict at once; one too many is refused (health.md §2).
+const WAITERS: usize = 10_000;
+
+/// One pool, alive.
+pub struct Pool {
+    name: Arc<str>,
+    board: Mutex<Board>,
+    roster: ArcSwap<Roster>,
+    turn: AtomicUsize,
+    changed: Notify,
+    waiters: AtomicUsize,
+    budget: Budget,
+    events: Arc<EventLog>,
+}
+
+/// What only one writer at a time may touch.
+struct Board {
+    health: PoolHealth,
+    policy: Policy,
+    /// Parallel to the heart's members; a member's live part stays the same over rosters.
+    members: Vec<Arc<Member>>,
+    /// Until when first verdicts are waited for before the pool counts as settled.
+    settles_at: Duration,
+}
+
+/// What a configuration wants of a pool.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// How members are judged.
+    pub rules: Rules,
+    /// How requests are shared.
+    pub policy: Policy,
+    /// Retries after bytes were sent, in percent of requests.
+    pub budget_percent: u32,
+    /// Who is in it.
+    pub members: Vec<Spec>,
+}
+
+/// What a pool says when asked for a member.
+pub enum Pick {
+    /// This one.
+    Member(Lease),
+    /// Nobody is proven yet: wait for a change of the roster, but no longer than until then.
+    Wait,
+    /// Nobody is healthy, and the pool's rule is to fail.
+    AllUnhealthy,
+    /// There is nobody to pick: no enabled member with an address, or all of them have been tried.
+    Nobody,
+}
+
+impl Pool {
+    /// A pool that starts at `now`. Its first turn is at random, so that restarts do not favour the first member.
+    pub fn new(name: &str, now: Duration, plan: Plan, events: Arc<EventLog>) -> Pool {
+        let Plan { rules, policy, budget_percent, members: specs } = plan;
+        let settles_at = now + rules.initial_wait;
+        let health = PoolHealth::new(now, rules, specs);
+        let members: Vec<_> = health.members().iter().map(|m| Arc::new(Member::new(m))).collect();
+        let roster = Roster::new(&health, &policy, &members);
+        Pool {
+            name: name.into(),
+            board: Mutex::new(Board { health, policy, members, settles_at }),
+            roster: ArcSwap::from_pointee(roster),
+            turn: AtomicUsize::new(fastrand::usize(..)),
+            changed: Notify::new(),
+            waiters: AtomicUsize::new(0),
+            budget: Budget::new(budget_percent),
+            events,
+        }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    /// The present roster.
+    pub fn roster(&self) -> Arc<Roster> {
+        self.roster.load_full()
+    }
+
+    /// The retry budget.
+    pub fn budget(&self) -> &Budget {
+        &self.budget
+    }
+
+    /// Picks a member for a request that has tried `tried` already.
+    pub fn pick(&self, tried: &[MemberId]) -> Pick {
+        let roster = self.roster.load();
+        match roster.mode() {
+            Mode::Waiting => return Pick::Wait,
+            Mode::Down if roster.fails_when_unhealthy() => return Pick::AllUnhealthy,
+            _ => {}
+        }
+        match roster.pick(&self.turn, fastrand::u64(..), tried) {
+            Some(index) => Pick::Member(Lease::new(&roster, index)),
+            None => Pick::Nobody,
+        }
+    }
+
+    /// A seat among the requests that wait for a first verdict; `None` when all are taken.
+    pub fn waiter(&self) -> Option<Waiting<'_>> {
+        Waiting::new(&self.waiters, WAITERS)
+    }
+
+    /// Resolves at the next change of the roster. To miss none, enable it before looking at the roster.
+    pub fn changed(&self) -> tokio::sync::futures::Notified<'_> {
+        self.changed.notified()
+    }
+
+    /// A probe's sample. `None`: the member is gone or another, and nothing was learnt.
+    pub fn report(&self, now: Duration, id: MemberId, fingerprint: u64, sample: Sample) -> Option<Pace> {
+        let mut board = self.board();
+        board.health.member(id).filter(|m| m.spec().fingerprint == fingerprint)?;
+        let changes = board.health.observe(now, id, fingerprint, sample);
+        let index = board.health.index_of(id)?;
+        let member = &board.health.members()[index];
+        let pace = member.pace();
+        let latency_changed = board.members[index].learn(member);
+        let follows_latency = matches!(board.policy, Policy::Fastest { .. });
+        self.publish(&board, &changes, latency_changed && follows_latency);
+        Some(pace)
+    }
+
+    /// An operator's word on a member; false when there is no such member.
+    pub fn administer(&self, now: Duration, id: MemberId, admin: Admin) -> bool {
+        let mut board = self.board();
+        if board.health.member(id).is_none() {
+            return false;
+        }
+        let changes = board.health.administer(now, id, admin);
+        self.publish(&board, &changes, true);
+        true
+    }
+
+    /// Lets time pass: ends the wait of a cold start once its deadline is over.
+    pub fn advance(&self, now: Duration) {
+        let mut board = self.board();
+        let changes = board.health.advance(now);
+        self.publish(&board, &changes, false);
+    }
+
+    /// When [`Pool::advance`] will next have something to do.
+    pub fn next_deadline(&self) -> Option<Duration> {
+        self.board().health.next_deadline()
+    }
+
+    /// A reload: other rules and members; what is known of those that stay is kept.
+    pub fn reshape(&self, now: Duration, plan: Plan) {
+        let Plan { rules, policy, budget_percent, members: specs } = plan;
+        let mut board = self.board();
+        let settles_at = now + rules.initial_wait;
+        let changes = board.health.reshape(now, rules, specs);
+        let members: Vec<_> = board.health.members().iter().map(|m| board.keep_or_make(m)).collect();
+        if members.iter().any(|m| !board.members.iter().any(|old| Arc::ptr_eq(m, old))) {
+            board.settles_at = settles_at;
+        }
+        board.members = members;
+        board.policy = policy;
+        self.budget.set_percent(budget_percent);
+        self.publish(&board, &changes, true);
+    }
+
+    /// Whether the first verdicts are in, or have been waited for long enough.
+    pub fn is_settled(&self, now: Duration) -> bool {
+        let board = self.board();
+        now >= board.settles_at
+            || board.health.members().iter().all(|m| {
+                m.admin() == Admin::Disabled || m.verdict() != Verdict::Unknown || m.last_sample().is_some()
+            })
+    }
+
+    /// Reads the heart, for the API and for those who follow its members. Keep it short: writers wait meanwhile.
+    pub fn read<T>(&self, look: impl FnOnce(&PoolHealth, &[Arc<Member>]) -> T) -> T {
+        let board = self.board();
+        look(&board.health, &board.members)
+    }
+
+    /// Makes what changed visible to requests first, and then to people.
+    fn publish(&self, board: &Board, changes: &[Change], rebuild: bool) {
+        if changes.is_empty() && !rebuild {
+            return;
+        }
+        self.roster.store(Arc::new(Roster::new(&board.health, &board.policy, &board.members)));
+        self.changed.notify_waiters();
+        self.events.announce(&self.name, &board.health, changes);
+    }
+
+    fn board(&self) -> MutexGuard<'_, Board> {
+        // A panic while the lock was held leaves a heart that is whole: its steps do not unwind half-way on purpose.
+        self.board.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Board {
+    fn keep_or_make(&self, member: &crate::health::Member) -> Arc<Member> {
+        match self.members.iter().find(|m| m.id() == member.id()) {
+            Some(live) => {
+                live.learn(member);
+                live.clone()
+            }
+            None => Arc::new(Member::new(member)),
+        }
+    }
+}
+
+impl std::fmt::Debug for Pool {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Pool").field("name", &self.name).field("waiters", &self.waiters.load(Relaxed)).finish()
+    }
+}

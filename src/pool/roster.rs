@@ -1,0 +1,84 @@
+//! One picture of a pool for everyone: immutable, swapped whole.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+
+use super::Member;
+use crate::balance::{Balancer, Candidate, Policy};
+use crate::health::{MemberId, Mode, OnAllUnhealthy, Picture, PoolHealth, Standing};
+
+/// Who is in the pool, how each one stands, and who may be picked.
+#[derive(Debug)]
+pub struct Roster {
+    picture: Picture,
+    members: Vec<Arc<Member>>,
+    balancer: Balancer,
+    fails_when_unhealthy: bool,
+}
+
+impl Roster {
+    /// The roster of `health` as it stands; `members` are the live parts, in the heart's order.
+    pub fn new(health: &PoolHealth, policy: &Policy, members: &[Arc<Member>]) -> Roster {
+        let picture = health.picture().clone();
+        let candidates = candidates(health, &picture.standings);
+        // Over everything, verdicts and latencies mean nothing: plain turns (health.md §4).
+        let policy = if picture.mode == Mode::Fallback { &Policy::RoundRobin } else { policy };
+        Roster {
+            balancer: Balancer::new(policy, candidates),
+            members: members.to_vec(),
+            fails_when_unhealthy: health.rules().on_all_unhealthy == OnAllUnhealthy::Fail,
+            picture,
+        }
+    }
+
+    /// Mode, tier and counts.
+    pub fn picture(&self) -> &Picture {
+        &self.picture
+    }
+
+    /// How the pool serves.
+    pub fn mode(&self) -> Mode {
+        self.picture.mode
+    }
+
+    /// Every member, in the order of the configuration.
+    pub fn members(&self) -> &[Arc<Member>] {
+        &self.members
+    }
+
+    /// How the member at `index` stands.
+    pub fn standing(&self, index: usize) -> Standing {
+        self.picture.standings[index]
+    }
+
+    /// Whether the pool answers 503 when nobody is healthy.
+    pub fn fails_when_unhealthy(&self) -> bool {
+        self.fails_when_unhealthy
+    }
+
+    pub(super) fn pick(&self, turn: &AtomicUsize, draw: u64, tried: &[MemberId]) -> Option<usize> {
+        let load = |index: usize| self.members[index].in_flight();
+        if tried.is_empty() {
+            return self.balancer.pick(turn, draw, load, &[]);
+        }
+        // Only a retry comes here, so it may look for its few members by hand.
+        let tried: Vec<usize> =
+            self.members.iter().enumerate().filter(|(_, m)| tried.contains(&m.id())).map(|(i, _)| i).collect();
+        self.balancer.pick(turn, draw, load, &tried)
+    }
+}
+
+fn candidates(health: &PoolHealth, standings: &[Standing]) -> Vec<Candidate> {
+    let eligible = |standing: &Standing| matches!(standing, Standing::Healthy | Standing::Kept | Standing::Fallback);
+    let members = health.members().iter().zip(standings).enumerate();
+    members
+        .filter(|(_, (member, standing))| eligible(standing) && member.spec().key.address.is_some())
+        .map(|(index, (member, standing))| Candidate {
+            index,
+            weight: member.spec().weight.max(1),
+            split: member.spec().split.max(1),
+            kept: *standing == Standing::Kept,
+            latency: member.latency(),
+        })
+        .collect()
+}

@@ -1,0 +1,216 @@
+//! One probe of one member: dial, ask, judge the answer.
+//!
+//! Everything that can be wrong with a probe's configuration is found when it is built; running it cannot fail, it only
+//! gives a [`Sample`]. The whole of it stands under one timeout that starts at the dial, so waiting for anything of our
+//! own never makes a member late.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tokio_rustls::TlsConnector;
+
+use super::fault::{Failure, Stage};
+use super::http::{Question, Request};
+use super::tape::Tape;
+use super::tcp;
+use crate::config::{Probe, ProbeKind};
+use crate::health::{Outcome, Phases, Sample};
+
+/// Bytes of each direction, and of the body, that an [`Exchange`] shows at most.
+const SHOWN: usize = 64 * 1024;
+/// Of what came, so many bytes are kept in any case, to say what it began with where it is not HTTP.
+const QUOTED: usize = 64;
+
+/// Why a probe cannot be built.
+#[derive(Debug, thiserror::Error)]
+pub enum CheckError {
+    /// The PEM file of authorities.
+    #[error("{}: {cause}", path.display())]
+    Authorities {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        cause: String,
+    },
+    /// The machine has no authorities.
+    #[error("this machine has no certificate authorities; name some in `ca`")]
+    NoSystemAuthorities,
+    /// TLS cannot be set up.
+    #[error("tls: {0}")]
+    Tls(String),
+    /// Neither a name nor an address.
+    #[error("host {0:?} can be neither verified nor sent as a name")]
+    Host(String),
+    /// Not a path.
+    #[error("path {0:?} is not a path")]
+    Path(String),
+    /// A header that cannot be sent.
+    #[error("header {0:?} cannot be sent: {1}")]
+    Header(String, &'static str),
+}
+
+/// What the probes of all members of a pool share: read and checked once.
+#[derive(Debug)]
+pub struct Recipe {
+    timeout: Duration,
+    question: Option<Question>,
+}
+
+impl Recipe {
+    /// Reads what the probe needs (the file of authorities) and checks the rest.
+    pub fn new(probe: &Probe) -> Result<Recipe, CheckError> {
+        let question = match &probe.kind {
+            ProbeKind::Tcp => None,
+            ProbeKind::Http(http) => Some(Question::new(http)?),
+        };
+        Ok(Recipe { timeout: probe.timeout, question })
+    }
+}
+
+/// One member's probe, ready to be made again and again.
+#[derive(Debug)]
+pub struct Check {
+    recipe: Arc<Recipe>,
+    peer: SocketAddr,
+    /// `None`: a connection is all that is asked for.
+    request: Option<Request>,
+}
+
+/// What passed between the prober and the member, for people.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Exchange {
+    /// Who was dialled.
+    pub peer: SocketAddr,
+    /// The name or address the certificate was verified for; `None` without TLS.
+    pub server_name: Option<String>,
+    /// The beginning of what was sent.
+    pub sent: Vec<u8>,
+    /// The beginning of what came, header, framing and body, as it came.
+    pub received: Vec<u8>,
+    /// The beginning of the body, decoded.
+    pub body: Vec<u8>,
+}
+
+impl Check {
+    /// The probe of the member whose configured name is `host` (without port; an IPv6 literal without brackets). `address`
+    /// is what the name means now, with the port that is probed.
+    pub fn new(recipe: &Arc<Recipe>, host: &str, address: SocketAddr) -> Result<Check, CheckError> {
+        let request = recipe.question.as_ref().map(|question| question.to_member(host, address.port())).transpose()?;
+        Ok(Check { recipe: recipe.clone(), peer: address, request })
+    }
+
+    /// The probe of one member by itself; where there are several, share a [`Recipe`].
+    pub fn single(probe: &Probe, host: &str, address: SocketAddr) -> Result<Check, CheckError> {
+        Check::new(&Arc::new(Recipe::new(probe)?), host, address)
+    }
+
+    /// Who is dialled.
+    pub fn peer(&self) -> SocketAddr {
+        self.peer
+    }
+
+    /// Makes the probe.
+    pub async fn run(&self) -> Sample {
+        let mut trail = Trail::new(0);
+        self.perform(&mut trail).await
+    }
+
+    /// Makes the probe and keeps what passed. Where the answer's header decides, the body is read all the same.
+    pub async fn record(&self) -> (Sample, Exchange) {
+        let mut trail = Trail::new(SHOWN);
+        let sample = self.perform(&mut trail).await;
+        let exchange = Exchange {
+            peer: self.peer,
+            server_name: self.request.as_ref().and_then(Request::server_name).map(|name| name.to_str().into_owned()),
+            sent: trail.tape.sent(),
+            received: trail.tape.received(),
+            body: trail.body,
+        };
+        (sample, exchange)
+    }
+
+    async fn perform(&self, trail: &mut Trail) -> Sample {
+        let timeout = self.recipe.timeout;
+        let result = match tokio::time::timeout(timeout, self.converse(trail)).await {
+            Ok(result) => result,
+            Err(_) => Err(trail.decided.take().unwrap_or_else(|| Failure::timeout(trail.stage, timeout))),
+        };
+        trail.sample(result)
+    }
+
+    async fn converse(&self, trail: &mut Trail) -> Result<(), Failure> {
+        let stream = tcp::dial(self.peer).await.map_err(|error| Failure::io(&error, Stage::Dialling))?;
+        trail.phases.connect = Some(trail.started.elapsed());
+        let (Some(request), Some(question)) = (&self.request, &self.recipe.question) else {
+            return Ok(());
+        };
+        let (Some(client), Some(name)) = (question.tls(), request.server_name()) else {
+            return question.ask(request, stream, trail).await;
+        };
+        trail.stage = Stage::Securing;
+        let securing = Instant::now();
+        let stream = TlsConnector::from(client.clone())
+            .connect(name.clone(), stream)
+            .await
+            .map_err(|error| Failure::io(&error, Stage::Securing))?;
+        trail.phases.tls = Some(securing.elapsed());
+        question.ask(request, stream, trail).await
+    }
+}
+
+/// What is known of a probe while it runs, and stays known when its time is over.
+#[derive(Debug)]
+pub(super) struct Trail {
+    pub(super) started: Instant,
+    pub(super) stage: Stage,
+    pub(super) phases: Phases,
+    pub(super) status: Option<u16>,
+    pub(super) tape: Tape,
+    /// Bytes of the body to keep.
+    pub(super) keep: usize,
+    pub(super) body: Vec<u8>,
+    /// The probe has failed already, and what still runs only shows more of the answer.
+    decided: Option<Failure>,
+    decided_at: Option<Instant>,
+}
+
+impl Trail {
+    fn new(keep: usize) -> Trail {
+        Trail {
+            started: Instant::now(),
+            stage: Stage::Dialling,
+            phases: Phases::default(),
+            status: None,
+            tape: Tape::new(keep.max(QUOTED)),
+            keep,
+            body: Vec::new(),
+            decided: None,
+            decided_at: None,
+        }
+    }
+
+    /// The answer is wrong; anything that follows is only looked at.
+    pub(super) fn decide(&mut self, failure: Failure) {
+        self.decided = Some(failure);
+        self.decided_at = Some(Instant::now());
+    }
+
+    /// Keeps a piece of the body, where somebody wants to see it.
+    pub(super) fn keep(&mut self, piece: &[u8]) {
+        let room = self.keep.saturating_sub(self.body.len());
+        self.body.extend_from_slice(&piece[..piece.len().min(room)]);
+    }
+
+    fn sample(&self, result: Result<(), Failure>) -> Sample {
+        let ended = self.decided_at.unwrap_or_else(Instant::now);
+        let phases = Phases { total: ended - self.started, ..self.phases };
+        let (outcome, detail) = match result {
+            Ok(()) => (Outcome::Pass, String::new()),
+            Err(failure) => (failure.outcome, failure.detail),
+        };
+        Sample { outcome, detail, status: self.status, phases }
+    }
+}

@@ -1,0 +1,178 @@
+//! Gives what went wrong its reason: the one place where errors become words of the closed list (health.md §1).
+//!
+//! PURE. The first question is whose fault it is: a proxy that is out of descriptors must not conclude that its members
+//! are dead, so local faults teach nothing.
+
+use std::error::Error;
+use std::io;
+use std::time::Duration;
+
+use super::tls;
+use crate::health::{Outcome, Reason};
+
+/// How far a probe has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// No connection yet.
+    Dialling,
+    /// The TLS handshake is under way.
+    Securing,
+    /// The request is on its way, or sent; no complete header yet.
+    Waiting,
+    /// The header is in, the body is not.
+    Reading,
+}
+
+/// Why a probe did not pass.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Failure {
+    /// A fail with its reason, or nothing learnt.
+    pub(super) outcome: Outcome,
+    /// For people.
+    pub(super) detail: String,
+}
+
+impl Failure {
+    pub(super) fn new(reason: Reason, detail: impl Into<String>) -> Failure {
+        Failure { outcome: Outcome::Fail(reason), detail: detail.into() }
+    }
+
+    /// The probe's timeout ended it at `stage`.
+    pub(super) fn timeout(stage: Stage, timeout: Duration) -> Failure {
+        let (reason, what) = match stage {
+            Stage::Dialling => (Reason::ConnectTimeout, "no connection"),
+            Stage::Securing => (Reason::Timeout, "TLS handshake not complete"),
+            Stage::Waiting => (Reason::Timeout, "no answer"),
+            Stage::Reading => (Reason::Timeout, "answer not complete"),
+        };
+        Failure::new(reason, format!("{what} within {}", humantime::format_duration(timeout)))
+    }
+
+    /// The socket, or TLS over it, failed at `stage`.
+    pub(super) fn io(error: &io::Error, stage: Stage) -> Failure {
+        if is_local(error) {
+            return Failure { outcome: Outcome::Inconclusive, detail: format!("local fault: {error}") };
+        }
+        if let Some(error) = tls::error_within(error) {
+            return Failure::new(Reason::Tls, tls::explain(error));
+        }
+        let reason = reason_of(error.kind(), stage);
+        let detail = match (reason, stage) {
+            (Reason::Reset, Stage::Securing) => "closed during the TLS handshake".to_string(),
+            (Reason::Reset, Stage::Reading) => "closed before the answer was complete".to_string(),
+            (Reason::Reset, _) => format!("closed before an answer: {error}"),
+            _ => error.to_string(),
+        };
+        Failure::new(reason, detail)
+    }
+
+    /// The exchange of HTTP messages failed at `stage`; `began` is the beginning of what came.
+    pub(super) fn http(error: &hyper::Error, stage: Stage, began: &[u8]) -> Failure {
+        if let Some(error) = io_within(error) {
+            return Failure::io(error, stage);
+        }
+        if error.is_incomplete_message() || error.is_canceled() || error.is_closed() {
+            let detail = match (stage, began) {
+                (Stage::Reading, _) => "closed before the answer was complete",
+                (_, []) => "closed without an answer",
+                _ => "closed within the answer's header",
+            };
+            return Failure::new(Reason::Reset, detail);
+        }
+        if error.is_parse_too_large() {
+            return Failure::new(Reason::Protocol, "answer's header over 64 KiB or 100 fields");
+        }
+        Failure::new(Reason::Protocol, format!("not HTTP/1 ({error}): began {}", quote(began)))
+    }
+}
+
+/// A fault of this machine and not of the member: out of descriptors, ports, buffers or memory.
+fn is_local(error: &io::Error) -> bool {
+    const ENFILE: i32 = 23;
+    const EMFILE: i32 = 24;
+    const ENOBUFS: i32 = if cfg!(target_os = "linux") { 105 } else { 55 };
+    matches!(error.kind(), io::ErrorKind::AddrNotAvailable | io::ErrorKind::OutOfMemory)
+        || matches!(error.raw_os_error(), Some(ENFILE | EMFILE | ENOBUFS))
+}
+
+fn reason_of(kind: io::ErrorKind, stage: Stage) -> Reason {
+    use io::ErrorKind::*;
+    match kind {
+        ConnectionRefused => Reason::Refused,
+        HostUnreachable | NetworkUnreachable | NetworkDown => Reason::Unreachable,
+        // The kernel gave up before the probe did.
+        TimedOut if stage == Stage::Dialling => Reason::ConnectTimeout,
+        TimedOut => Reason::Timeout,
+        ConnectionReset | ConnectionAborted | BrokenPipe | UnexpectedEof | NotConnected | WriteZero => Reason::Reset,
+        // A local firewall's word (EPERM, EACCES), an address no one can dial: there is no way to the member.
+        _ if stage == Stage::Dialling => Reason::Unreachable,
+        _ => Reason::Protocol,
+    }
+}
+
+fn io_within<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a io::Error> {
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        if let Some(io) = error.downcast_ref() {
+            return Some(io);
+        }
+        cause = error.source();
+    }
+    None
+}
+
+/// The first bytes of something unexpected, fit for a log line.
+fn quote(bytes: &[u8]) -> String {
+    let some = &bytes[..bytes.len().min(32)];
+    format!("\"{}\"", some.escape_ascii())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn local_faults_teach_nothing_at_any_stage() {
+        for code in [23, 24, 99, 105, 12] {
+            for stage in [Stage::Dialling, Stage::Securing, Stage::Waiting, Stage::Reading] {
+                let failure = Failure::io(&io::Error::from_raw_os_error(code), stage);
+                assert_eq!(failure.outcome, Outcome::Inconclusive, "errno {code} while {stage:?}");
+                assert!(failure.detail.starts_with("local fault: "), "{}", failure.detail);
+            }
+        }
+    }
+
+    #[test]
+    fn every_other_errno_has_a_reason() {
+        let rows = [
+            (111, Stage::Dialling, Reason::Refused),
+            (113, Stage::Dialling, Reason::Unreachable),
+            (101, Stage::Dialling, Reason::Unreachable),
+            (100, Stage::Dialling, Reason::Unreachable),
+            (1, Stage::Dialling, Reason::Unreachable),
+            (13, Stage::Dialling, Reason::Unreachable),
+            (110, Stage::Dialling, Reason::ConnectTimeout),
+            (104, Stage::Dialling, Reason::Reset),
+            (104, Stage::Securing, Reason::Reset),
+            (104, Stage::Waiting, Reason::Reset),
+            (104, Stage::Reading, Reason::Reset),
+            (32, Stage::Waiting, Reason::Reset),
+            (110, Stage::Waiting, Reason::Timeout),
+            (113, Stage::Waiting, Reason::Unreachable),
+        ];
+        for (code, stage, reason) in rows {
+            let failure = Failure::io(&io::Error::from_raw_os_error(code), stage);
+            assert_eq!(failure.outcome, Outcome::Fail(reason), "errno {code} while {stage:?}");
+        }
+    }
+
+    #[test]
+    fn a_timeout_is_of_the_dial_only_while_dialling() {
+        let timeout = |stage| Failure::timeout(stage, Duration::from_millis(1500));
+        assert_eq!(timeout(Stage::Dialling).outcome, Outcome::Fail(Reason::ConnectTimeout));
+        assert_eq!(timeout(Stage::Dialling).detail, "no connection within 1s 500ms");
+        for stage in [Stage::Securing, Stage::Waiting, Stage::Reading] {
+            assert_eq!(timeout(stage).outcome, Outcome::Fail(Reason::Timeout));
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! Asks members how they are: one request, one answer, one sample.
+//!
+//! A probe is a request of its own, on a connection of its own, on a runtime of its own: what traffic does, and how busy
+//! it keeps the proxy, must not colour what is learnt. [`Check`] makes one probe, [`Prober`] makes them at the right
+//! times, `schedule` says which times those are.
+//!
+//! Not here: what samples add up to (`health`), who hears of it (`pool`); the two meet in [`Target::report`].
+
+mod check;
+mod fault;
+mod http;
+mod issuer;
+mod needle;
+mod prober;
+mod schedule;
+mod tape;
+mod task;
+mod tcp;
+mod tls;
+
+#[cfg(test)]
+mod tests;
+
+pub use check::{Check, CheckError, Exchange, Recipe};
+pub use prober::{Counters, Prober, Report, Target};

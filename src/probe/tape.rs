@@ -1,0 +1,129 @@
+//! Listens in on a connection: when bytes came, and, when asked to, which.
+//!
+//! hyper tells when an answer's header is complete; the first *byte* (health.md §1) is known only to the one who reads
+//! the socket. The same place can show an operator exactly what was sent and what came back.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::Instant;
+
+/// What passed over one connection; clones are the same tape.
+#[derive(Debug, Clone)]
+pub(super) struct Tape(Arc<Mutex<Recording>>);
+
+#[derive(Debug, Default)]
+struct Recording {
+    keep: usize,
+    sent: Vec<u8>,
+    received: Vec<u8>,
+    first_read: Option<Instant>,
+    last_read: Option<Instant>,
+    /// Nothing was sent yet, and this reader waits for that.
+    reader: Option<Waker>,
+    has_sent: bool,
+}
+
+impl Tape {
+    /// A tape that keeps at most `keep` bytes of each direction.
+    pub(super) fn new(keep: usize) -> Tape {
+        Tape(Arc::new(Mutex::new(Recording { keep, ..Recording::default() })))
+    }
+
+    /// When the first byte came since [`Tape::rewind`]; all of the answer may have come with what was read before it.
+    pub(super) fn first_byte(&self) -> Option<Instant> {
+        let recording = self.recording();
+        recording.first_read.or(recording.last_read)
+    }
+
+    /// An interim answer is over: the first byte of the final one is still to come.
+    pub(super) fn rewind(&self) {
+        self.recording().first_read = None;
+    }
+
+    /// The beginning of what was sent.
+    pub(super) fn sent(&self) -> Vec<u8> {
+        self.recording().sent.clone()
+    }
+
+    /// The beginning of what came.
+    pub(super) fn received(&self) -> Vec<u8> {
+        self.recording().received.clone()
+    }
+
+    fn recording(&self) -> MutexGuard<'_, Recording> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A stream with a tape on it.
+///
+/// It shows nothing to read before something was sent: an origin that answers at accept, as overloaded ones do, would
+/// else be taken by hyper for one that speaks unasked, and its answer be lost.
+#[derive(Debug)]
+pub(super) struct Taped<S> {
+    stream: S,
+    tape: Tape,
+}
+
+impl<S> Taped<S> {
+    pub(super) fn new(stream: S, tape: Tape) -> Taped<S> {
+        Taped { stream, tape }
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Taped<S> {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        {
+            let mut recording = self.tape.recording();
+            if !recording.has_sent {
+                recording.reader = Some(cx.waker().clone());
+                return Poll::Pending;
+            }
+        }
+        let before = buf.filled().len();
+        let polled = Pin::new(&mut self.stream).poll_read(cx, buf);
+        let came = &buf.filled()[before..];
+        if !came.is_empty() {
+            let mut recording = self.tape.recording();
+            let now = Instant::now();
+            recording.first_read.get_or_insert(now);
+            recording.last_read = Some(now);
+            let keep = recording.keep;
+            keep_some(&mut recording.received, came, keep);
+        }
+        polled
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Taped<S> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let polled = Pin::new(&mut self.stream).poll_write(cx, bytes);
+        if let Poll::Ready(Ok(written)) = polled {
+            let mut recording = self.tape.recording();
+            let keep = recording.keep;
+            keep_some(&mut recording.sent, &bytes[..written], keep);
+            recording.has_sent = true;
+            if let Some(reader) = recording.reader.take() {
+                reader.wake();
+            }
+        }
+        polled
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+fn keep_some(kept: &mut Vec<u8>, bytes: &[u8], limit: usize) {
+    let room = limit.saturating_sub(kept.len());
+    kept.extend_from_slice(&bytes[..bytes.len().min(room)]);
+}

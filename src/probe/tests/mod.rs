@@ -1,0 +1,58 @@
+//! Probes against scripted origins, over real sockets.
+
+mod bodies;
+mod connections;
+mod heads;
+mod origin;
+mod prober;
+mod requests;
+mod tls;
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use super::Check;
+use crate::config::{Expect, HttpProbe, Probe, ProbeKind, ProbeMethod};
+use crate::health::{Outcome, Reason, Sample};
+
+/// Long enough never to end a test that works.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// `GET /healthz`, 200-299, nothing asked of the body.
+fn http_probe() -> HttpProbe {
+    HttpProbe {
+        tls: None,
+        method: ProbeMethod::Get,
+        path: "/healthz".to_string(),
+        host: None,
+        host_header: None,
+        headers: Vec::new(),
+        expect: Expect { status: vec![(200, 299)], body: None },
+        max_body: 64 * 1024,
+    }
+}
+
+fn probe(kind: ProbeKind) -> Probe {
+    Probe { kind, port: None, interval: PATIENCE, fast_interval: PATIENCE, timeout: PATIENCE }
+}
+
+fn check(http: HttpProbe, origin: SocketAddr) -> Check {
+    Check::single(&probe(ProbeKind::Http(http)), "app1.test", origin).unwrap()
+}
+
+/// A check that gives up soon: for origins that never answer.
+fn impatient(http: HttpProbe, origin: SocketAddr) -> Check {
+    let probe = Probe { timeout: Duration::from_millis(100), ..probe(ProbeKind::Http(http)) };
+    Check::single(&probe, "app1.test", origin).unwrap()
+}
+
+#[track_caller]
+fn assert_fail(sample: &Sample, reason: Reason, detail: &str) {
+    assert_eq!(sample.outcome, Outcome::Fail(reason), "{sample:?}");
+    assert!(sample.detail.contains(detail), "{detail:?} is not in {sample:?}");
+}
+
+#[track_caller]
+fn assert_pass(sample: &Sample) {
+    assert_eq!(sample.outcome, Outcome::Pass, "{sample:?}");
+}

@@ -1,0 +1,258 @@
+//! What TLS decides: whom a probe trusts, and what it tells of those it does not.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, date_time_ymd};
+use rustls::crypto::ring;
+use rustls::pki_types::PrivateKeyDer;
+use rustls::server::WebPkiClientVerifier;
+use rustls::{RootCertStore, ServerConfig};
+use tokio::net::TcpListener;
+use tokio::sync::mpsc;
+use tokio_rustls::TlsAcceptor;
+
+use super::origin::{Origin, Step, ok, play};
+use super::*;
+use crate::config::ProbeTls;
+
+/// An authority and the file that names it.
+struct Authority {
+    issuer: Issuer<'static, KeyPair>,
+    certificate: rcgen::Certificate,
+    file: tempfile::NamedTempFile,
+}
+
+impl Authority {
+    fn new() -> Authority {
+        Authority::named("Test Authority")
+    }
+
+    fn named(name: &str) -> Authority {
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.distinguished_name.push(DnType::CommonName, name);
+        let key = KeyPair::generate().unwrap();
+        let certificate = params.self_signed(&key).unwrap();
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), certificate.pem()).unwrap();
+        Authority { issuer: Issuer::new(params, key), certificate, file }
+    }
+
+    /// TLS of an origin with a certificate for these names.
+    fn server(&self, names: &[&str], shape: impl FnOnce(&mut CertificateParams)) -> ServerConfig {
+        let names: Vec<String> = names.iter().map(|name| name.to_string()).collect();
+        let mut params = CertificateParams::new(names).unwrap();
+        shape(&mut params);
+        let key = KeyPair::generate().unwrap();
+        let certificate = params.signed_by(&key, &self.issuer).unwrap();
+        let key = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
+        ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![certificate.der().clone()], key)
+            .unwrap()
+    }
+
+    fn ca(&self) -> ProbeTls {
+        trusting(self.file.path())
+    }
+}
+
+fn trusting(ca: &Path) -> ProbeTls {
+    ProbeTls { ca: Some(ca.to_path_buf()), verify: true }
+}
+
+/// An HTTPS origin that plays a script and tells the SNI of every handshake that succeeds.
+async fn https(server: ServerConfig, script: Vec<Step>) -> (SocketAddr, mpsc::UnboundedReceiver<Option<String>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let (names, received) = mpsc::unbounded_channel();
+    let (requests, _) = mpsc::unbounded_channel();
+    let acceptor = TlsAcceptor::from(Arc::new(server));
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let (acceptor, names, script, requests) =
+                (acceptor.clone(), names.clone(), script.clone(), requests.clone());
+            tokio::spawn(async move {
+                let Ok(mut stream) = acceptor.accept(stream).await else { return };
+                let _ = names.send(stream.get_ref().1.server_name().map(str::to_string));
+                play(&mut stream, script, requests).await;
+            });
+        }
+    });
+    (address, received)
+}
+
+fn healthy() -> Vec<Step> {
+    vec![Step::Read, Step::Write(ok("fine").into_bytes())]
+}
+
+/// Probes the member `name` at `address`.
+async fn run(tls: ProbeTls, host: Option<&str>, name: &str, address: SocketAddr) -> Sample {
+    let http = HttpProbe { tls: Some(tls), host: host.map(str::to_string), ..http_probe() };
+    Check::single(&probe(ProbeKind::Http(http)), name, address).unwrap().run().await
+}
+
+#[tokio::test]
+async fn a_good_certificate_passes_and_the_handshake_is_timed() {
+    let authority = Authority::new();
+    let (address, mut names) = https(authority.server(&["app1.test"], |_| {}), healthy()).await;
+    let sample = run(authority.ca(), None, "app1.test", address).await;
+    assert_pass(&sample);
+    let phases = sample.phases;
+    assert!(phases.connect.unwrap() + phases.tls.unwrap() <= phases.first_byte.unwrap(), "{phases:?}");
+    assert!(phases.first_byte.unwrap() <= phases.total, "{phases:?}");
+    assert_eq!(names.recv().await.unwrap().as_deref(), Some("app1.test"));
+}
+
+#[tokio::test]
+async fn the_written_host_is_the_name_that_is_sent_and_verified() {
+    let authority = Authority::new();
+    let (address, mut names) = https(authority.server(&["api.internal"], |_| {}), healthy()).await;
+    for host in ["api.internal", "api.internal:8443"] {
+        assert_pass(&run(authority.ca(), Some(host), "10.9.9.9", address).await);
+        assert_eq!(names.recv().await.unwrap().as_deref(), Some("api.internal"));
+    }
+}
+
+#[tokio::test]
+async fn an_address_is_verified_and_never_sent_as_a_name() {
+    let authority = Authority::new();
+    let (address, mut names) = https(authority.server(&["127.0.0.1", "::1"], |_| {}), healthy()).await;
+    for member in ["127.0.0.1", "::1"] {
+        assert_pass(&run(authority.ca(), None, member, address).await);
+        assert_eq!(names.recv().await.unwrap(), None);
+    }
+    let sample = run(authority.ca(), None, "127.0.0.2", address).await;
+    assert_fail(&sample, Reason::Tls, "not for 127.0.0.2");
+}
+
+#[tokio::test]
+async fn a_host_field_alone_changes_no_verified_name() {
+    let authority = Authority::new();
+    let (address, mut names) = https(authority.server(&["app1.test"], |_| {}), healthy()).await;
+    let host_header = Some("127.0.0.1".to_string());
+    let check = check(HttpProbe { tls: Some(authority.ca()), host_header, ..http_probe() }, address);
+    let (sample, exchange) = check.record().await;
+    assert_pass(&sample);
+    assert_eq!(names.recv().await.unwrap().as_deref(), Some("app1.test"));
+    assert_eq!(exchange.server_name.as_deref(), Some("app1.test"));
+    assert!(String::from_utf8(exchange.sent).unwrap().contains("\r\nHost: 127.0.0.1\r\n"));
+}
+
+#[tokio::test]
+async fn a_failed_handshake_names_what_failed() {
+    let (authority, stranger, namesake) = (Authority::new(), Authority::named("Stranger"), Authority::new());
+    let expired = |params: &mut CertificateParams| params.not_after = date_time_ymd(2020, 1, 2);
+    let future = |params: &mut CertificateParams| params.not_before = date_time_ymd(4000, 1, 2);
+    let rows = [
+        (authority.server(&["app2.test"], |_| {}), "certificate is for", "app2.test"),
+        (authority.server(&["app2.test"], |_| {}), "not for app1.test", ""),
+        (authority.server(&["app1.test"], expired), "certificate expired 2020-01-02T00:00:00Z", ""),
+        (authority.server(&["app1.test"], future), "certificate not valid before 4000-01-02T00:00:00Z", ""),
+        (stranger.server(&["app1.test"], |_| {}), "certificate of an unknown issuer, \"Stranger\"", ""),
+        (
+            namesake.server(&["app1.test"], |_| {}),
+            "certificate not signed by the \"Test Authority\" that is trusted",
+            "",
+        ),
+    ];
+    for (server, detail, more) in rows {
+        let (address, _names) = https(server, healthy()).await;
+        let sample = run(authority.ca(), None, "app1.test", address).await;
+        assert_fail(&sample, Reason::Tls, detail);
+        assert_fail(&sample, Reason::Tls, more);
+        assert!(sample.phases.connect.is_some() && sample.phases.tls.is_none() && sample.status.is_none());
+    }
+}
+
+#[tokio::test]
+async fn without_verification_any_certificate_will_do() {
+    let stranger = Authority::new();
+    let server = stranger.server(&["other.test"], |params| params.not_after = date_time_ymd(2020, 1, 2));
+    let (address, _names) = https(server, healthy()).await;
+    assert_pass(&run(ProbeTls { ca: None, verify: false }, None, "app1.test", address).await);
+}
+
+#[tokio::test]
+async fn a_certificate_asked_of_us_is_a_tls_failure() {
+    let authority = Authority::new();
+    let mut roots = RootCertStore::empty();
+    roots.add(authority.certificate.der().clone()).unwrap();
+    let provider = Arc::new(ring::default_provider());
+    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone()).build().unwrap();
+    for version in [&rustls::version::TLS12, &rustls::version::TLS13] {
+        let key = KeyPair::generate().unwrap();
+        let params = CertificateParams::new(vec!["app1.test".to_string()]).unwrap();
+        let certificate = params.signed_by(&key, &authority.issuer).unwrap();
+        let server = ServerConfig::builder_with_provider(provider.clone())
+            .with_protocol_versions(&[version])
+            .unwrap()
+            .with_client_cert_verifier(verifier.clone())
+            .with_single_cert(vec![certificate.der().clone()], PrivateKeyDer::try_from(key.serialize_der()).unwrap())
+            .unwrap();
+        let (address, _names) = https(server, healthy()).await;
+        let sample = run(authority.ca(), None, "app1.test", address).await;
+        assert_fail(&sample, Reason::Tls, "the member refused: ");
+    }
+}
+
+#[tokio::test]
+async fn plain_http_on_the_port_is_a_tls_failure() {
+    let authority = Authority::new();
+    let answer = b"HTTP/1.1 400 The plain HTTP request was sent to HTTPS port\r\n\r\n".to_vec();
+    let origin = Origin::playing(vec![Step::Write(answer), Step::Hang]).await;
+    let sample = run(authority.ca(), None, "app1.test", origin.address).await;
+    assert_fail(&sample, Reason::Tls, "what came is not TLS");
+}
+
+#[tokio::test]
+async fn a_close_during_the_handshake_is_a_reset_and_silence_a_timeout() {
+    let authority = Authority::new();
+    for script in [vec![], vec![Step::Reset]] {
+        let origin = Origin::playing(script).await;
+        let sample = run(authority.ca(), None, "app1.test", origin.address).await;
+        assert_fail(&sample, Reason::Reset, "closed during the TLS handshake");
+    }
+    let silent = Origin::playing(vec![Step::Hang]).await;
+    let sample = impatient(HttpProbe { tls: Some(authority.ca()), ..http_probe() }, silent.address).run().await;
+    assert_fail(&sample, Reason::Timeout, "TLS handshake not complete within 100ms");
+}
+
+#[tokio::test]
+async fn every_probe_makes_a_whole_handshake() {
+    let authority = Authority::new();
+    let (address, _names) = https(authority.server(&["app1.test"], |_| {}), healthy()).await;
+    let check = check(HttpProbe { tls: Some(authority.ca()), ..http_probe() }, address);
+    for _ in 0..3 {
+        let (sample, _) = check.record().await;
+        assert_pass(&sample);
+        assert!(sample.phases.tls.is_some());
+    }
+}
+
+#[test]
+fn a_file_without_authorities_is_refused_when_the_probe_is_built() {
+    let empty = tempfile::NamedTempFile::new().unwrap();
+    let broken = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(broken.path(), "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n").unwrap();
+    let missing = empty.path().with_extension("gone");
+    for (path, expected) in [(empty.path(), "no certificate in it"), (broken.path(), ""), (&*missing, "")] {
+        let http = HttpProbe { tls: Some(trusting(path)), ..http_probe() };
+        let error =
+            Check::single(&probe(ProbeKind::Http(http)), "app1.test", "127.0.0.1:443".parse().unwrap()).unwrap_err();
+        let text = error.to_string();
+        assert!(text.starts_with(&path.display().to_string()) && text.contains(expected), "{text}");
+    }
+}
+
+#[test]
+fn a_name_that_cannot_be_verified_is_refused_when_the_probe_is_built() {
+    let authority = Authority::new();
+    let http = HttpProbe { tls: Some(authority.ca()), ..http_probe() };
+    let error =
+        Check::single(&probe(ProbeKind::Http(http)), "not a name", "127.0.0.1:443".parse().unwrap()).unwrap_err();
+    assert!(error.to_string().contains("\"not a name\""), "{error}");
+}

@@ -1,0 +1,157 @@
+//! The first steps of a request: its limits, who it is from, and where it goes.
+
+use std::net::IpAddr;
+
+use http::HeaderMap;
+use http::header::HOST;
+use ipnet::IpNet;
+use pingora::http::RequestHeader;
+
+use super::ctx::Ctx;
+use super::refusal::Refusal;
+use crate::config::Limits;
+
+/// A request id that a trusted proxy sent is kept up to this length.
+const REQUEST_ID_LENGTH: usize = 128;
+
+/// Admits a request: within its listener's limits, from somebody, by a route, to a pool.
+///
+/// # Errors
+/// The refusal that ends it here.
+pub fn admit(ctx: &mut Ctx, request: &RequestHeader, limits: Limits) -> Result<(), Refusal> {
+    let snapshot = ctx.snapshot.clone();
+    let trusted = &snapshot.config.trusted_proxies;
+    let peer = ctx.connection.client().ip();
+    ctx.peer_is_trusted = is_trusted(peer, trusted);
+    ctx.client = client(peer, &request.headers, trusted);
+    ctx.request_id = request_id(&request.headers, ctx.peer_is_trusted);
+    within_limits(request, ctx.header_bytes(), limits)?;
+    let route = snapshot.routes.find(host(request), request.uri.path()).ok_or(Refusal::NoRoute)?;
+    ctx.route = Some(route.name.as_str().into());
+    let pool = snapshot.pools.get(&route.pool).ok_or(Refusal::Internal)?;
+    ctx.pool = Some(pool.clone());
+    pool.live.budget().earn();
+    ctx.deadline = pool.config.deadline.map(|limit| ctx.connection.began() + limit);
+    Ok(())
+}
+
+/// Whether the request is within its listener's limits; `header_bytes` is what came over the wire.
+///
+/// # Errors
+/// The refusal that says which limit it is over.
+fn within_limits(request: &RequestHeader, header_bytes: usize, limits: Limits) -> Result<(), Refusal> {
+    if request.raw_path().len() > limits.max_uri_bytes {
+        return Err(Refusal::UriTooLong);
+    }
+    if header_bytes > limits.max_header_bytes || request.headers.len() > limits.max_header_fields {
+        return Err(Refusal::HeaderTooLarge);
+    }
+    Ok(())
+}
+
+/// The host the client asked for: the target's authority where it has one, else the Host field (RFC 9112 section 3.2).
+pub fn host(request: &RequestHeader) -> &str {
+    if let Some(authority) = request.uri.authority() {
+        return authority.as_str();
+    }
+    request.headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or("")
+}
+
+/// Whether `address` belongs to a proxy that is trusted.
+fn is_trusted(address: IpAddr, trusted: &[IpNet]) -> bool {
+    let address = address.to_canonical();
+    trusted.iter().any(|net| net.contains(&address))
+}
+
+/// Who the request is from: the peer, or behind trusted proxies the right-most address that is not one of theirs.
+fn client(peer: IpAddr, headers: &HeaderMap, trusted: &[IpNet]) -> IpAddr {
+    let mut client = peer.to_canonical();
+    if !is_trusted(client, trusted) {
+        return client;
+    }
+    for value in headers.get_all("x-forwarded-for").iter().rev() {
+        for hop in value.to_str().unwrap_or("").rsplit(',') {
+            let Some(address) = address(hop.trim()) else { return client };
+            client = address;
+            if !is_trusted(client, trusted) {
+                return client;
+            }
+        }
+    }
+    client
+}
+
+/// The id a trusted proxy gave the request, or a new one: 32 hexadecimal digits.
+fn request_id(headers: &HeaderMap, from_trusted: bool) -> String {
+    let given = headers.get("x-request-id").filter(|_| from_trusted).and_then(|id| id.to_str().ok());
+    let fit = |id: &&str| {
+        (1..=REQUEST_ID_LENGTH).contains(&id.len())
+            && id.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.:+/=".contains(&b))
+    };
+    match given.filter(fit) {
+        Some(id) => id.to_owned(),
+        None => format!("{:032x}", fastrand::u128(..)),
+    }
+}
+
+/// An address as proxies write it: bare, with a port, or in brackets.
+fn address(text: &str) -> Option<IpAddr> {
+    let bare = text.parse().ok();
+    let address = bare.or_else(|| text.parse::<std::net::SocketAddr>().ok().map(|a| a.ip()));
+    address.or_else(|| text.strip_prefix('[')?.strip_suffix(']')?.parse().ok()).map(|a: IpAddr| a.to_canonical())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ip(text: &str) -> IpAddr {
+        text.parse().expect("an address")
+    }
+
+    #[test]
+    fn the_client_is_the_right_most_address_nobody_vouches_for() {
+        let trusted: Vec<IpNet> = vec!["10.0.0.0/8".parse().expect("a net"), "fd00::/8".parse().expect("a net")];
+        let rows: &[(&str, &[&str], &str)] = &[
+            ("192.0.2.1", &[], "192.0.2.1"),
+            ("192.0.2.1", &["203.0.113.9"], "192.0.2.1"),
+            ("10.0.0.1", &[], "10.0.0.1"),
+            ("10.0.0.1", &["203.0.113.9"], "203.0.113.9"),
+            ("10.0.0.1", &["6.6.6.6, 203.0.113.9, 10.9.9.9"], "203.0.113.9"),
+            ("10.0.0.1", &["6.6.6.6", "203.0.113.9, 10.9.9.9"], "203.0.113.9"),
+            ("10.0.0.1", &["203.0.113.9:4711"], "203.0.113.9"),
+            ("10.0.0.1", &["[2001:db8::1]:80"], "2001:db8::1"),
+            ("fd00::1", &["2001:db8::1"], "2001:db8::1"),
+            ("10.0.0.1", &["203.0.113.9, nonsense"], "10.0.0.1"),
+            ("10.0.0.1", &["10.2.2.2, 10.3.3.3"], "10.2.2.2"),
+            ("::ffff:10.0.0.1", &["203.0.113.9"], "203.0.113.9"),
+        ];
+        for (peer, forwarded, expected) in rows {
+            let mut headers = HeaderMap::new();
+            for value in *forwarded {
+                headers.append("x-forwarded-for", value.parse().expect("a value"));
+            }
+            assert_eq!(client(ip(peer), &headers, &trusted), ip(expected), "{peer} {forwarded:?}");
+        }
+    }
+
+    #[test]
+    fn a_request_id_is_kept_only_from_trusted_proxies_and_only_if_it_is_harmless() {
+        let with = |id: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert("x-request-id", id.parse().expect("a value"));
+            headers
+        };
+        assert_eq!(request_id(&with("abc-123"), true), "abc-123");
+        for (headers, trusted) in [
+            (with("abc-123"), false),
+            (with("a b"), true),
+            (with("\"x\""), true),
+            (with(&"a".repeat(129)), true),
+            (HeaderMap::new(), true),
+        ] {
+            let id = request_id(&headers, trusted);
+            assert!(id.len() == 32 && id.bytes().all(|b| b.is_ascii_hexdigit()), "{id}");
+        }
+    }
+}

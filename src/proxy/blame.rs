@@ -1,0 +1,143 @@
+//! Whose fault it was: the one place that decides retry, evidence and status together.
+//!
+//! Pingora says where an error surfaced, which is not always where it began: a deadline of our own comes back as a broken
+//! client, a forbidden `Connection` nomination as a failed attempt with a member beside it. So the cut that our own stream
+//! made is looked at first, and nothing that a client sent can ever count against a member.
+
+use pingora::{Error, ErrorSource, ErrorType};
+
+use super::refusal::Refusal;
+use crate::listener::Cut;
+use crate::telemetry::AttemptResult;
+
+/// Who is to blame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Blame {
+    /// Left, stalled, or sent what must not be forwarded.
+    Client,
+    /// Did not answer, or answered wrongly.
+    Member,
+    /// We ended it: out of resources, out of time, or broken.
+    Proxy,
+}
+
+/// How far an attempt had come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    /// Nothing was sent: the request cannot have been processed.
+    Connect,
+    /// Something may have been sent.
+    Exchange,
+}
+
+/// What went wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fault {
+    /// Whose fault.
+    pub blame: Blame,
+    /// How far it had come.
+    pub stage: Stage,
+    /// The word beside the attempt.
+    pub result: AttemptResult,
+    /// The answer, if it is still to be given; `None` where nobody is left to read one.
+    pub refusal: Option<Refusal>,
+}
+
+/// Judges `error` at `stage`; `cut` is what our own stream or timers ended.
+pub fn judge(error: &Error, stage: Stage, cut: Cut) -> Fault {
+    match cut {
+        Cut::Deadline => return fault(Blame::Proxy, stage, AttemptResult::Abandoned, Some(Refusal::Deadline)),
+        Cut::WriteTimeout => return fault(Blame::Client, stage, AttemptResult::ClientAborted, None),
+        Cut::None | Cut::HeaderTimeout | Cut::HeaderTooLarge => {}
+    }
+    match (error.esource(), stage) {
+        (ErrorSource::Downstream, _) => client(error.etype(), stage),
+        (_, Stage::Connect) => connect(error.etype()),
+        (ErrorSource::Upstream, Stage::Exchange) => exchange(error.etype()),
+        (ErrorSource::Internal | ErrorSource::Unset, Stage::Exchange) => internal(stage),
+    }
+}
+
+fn client(etype: &ErrorType, stage: Stage) -> Fault {
+    match etype {
+        ErrorType::ReadError | ErrorType::WriteError | ErrorType::ConnectionClosed | ErrorType::WriteTimedout => {
+            fault(Blame::Client, stage, AttemptResult::ClientAborted, None)
+        }
+        ErrorType::ReadTimedout => fault(Blame::Client, stage, AttemptResult::Abandoned, Some(Refusal::BodyTimeout)),
+        _ => fault(Blame::Client, stage, AttemptResult::Abandoned, Some(Refusal::BadRequest)),
+    }
+}
+
+fn connect(etype: &ErrorType) -> Fault {
+    let (result, refusal) = match etype {
+        ErrorType::ConnectTimedout | ErrorType::TLSHandshakeTimedout => {
+            (AttemptResult::ConnectTimeout, Refusal::ConnectTimeout)
+        }
+        ErrorType::TLSHandshakeFailure
+        | ErrorType::InvalidCert
+        | ErrorType::HandshakeError
+        | ErrorType::TLSWantX509Lookup => (AttemptResult::Tls, Refusal::UpstreamTls),
+        ErrorType::ConnectRefused | ErrorType::ConnectNoRoute | ErrorType::ConnectError => {
+            (AttemptResult::ConnectFailed, Refusal::ConnectFailed)
+        }
+        // Descriptors, ports, buffers: the member was never asked.
+        _ => return fault(Blame::Proxy, Stage::Connect, AttemptResult::Abandoned, Some(Refusal::Overloaded)),
+    };
+    fault(Blame::Member, Stage::Connect, result, Some(refusal))
+}
+
+fn exchange(etype: &ErrorType) -> Fault {
+    let (result, refusal) = match etype {
+        ErrorType::ReadTimedout | ErrorType::WriteTimedout => (AttemptResult::Timeout, Refusal::UpstreamTimeout),
+        ErrorType::ConnectionClosed | ErrorType::ReadError | ErrorType::WriteError => {
+            (AttemptResult::Reset, Refusal::UpstreamReset)
+        }
+        _ => (AttemptResult::Protocol, Refusal::UpstreamProtocol),
+    };
+    fault(Blame::Member, Stage::Exchange, result, Some(refusal))
+}
+
+fn internal(stage: Stage) -> Fault {
+    fault(Blame::Proxy, stage, AttemptResult::Abandoned, Some(Refusal::Internal))
+}
+
+fn fault(blame: Blame, stage: Stage, result: AttemptResult, refusal: Option<Refusal>) -> Fault {
+    Fault { blame, stage, result, refusal }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn up(etype: ErrorType) -> Box<Error> {
+        Error::new_up(etype)
+    }
+
+    #[test]
+    fn each_error_is_laid_where_it_belongs() {
+        use AttemptResult as R;
+        use Blame::{Client, Member, Proxy};
+        use Stage::{Connect, Exchange};
+        let rows = [
+            (up(ErrorType::ConnectRefused), Connect, Cut::None, Member, R::ConnectFailed, Some(502)),
+            (up(ErrorType::ConnectTimedout), Connect, Cut::None, Member, R::ConnectTimeout, Some(504)),
+            (up(ErrorType::InvalidCert), Connect, Cut::None, Member, R::Tls, Some(502)),
+            (up(ErrorType::InternalError), Connect, Cut::None, Proxy, R::Abandoned, Some(503)),
+            (up(ErrorType::BindError), Connect, Cut::None, Proxy, R::Abandoned, Some(503)),
+            (up(ErrorType::ReadTimedout), Exchange, Cut::None, Member, R::Timeout, Some(504)),
+            (up(ErrorType::ConnectionClosed), Exchange, Cut::None, Member, R::Reset, Some(502)),
+            (up(ErrorType::InvalidHTTPHeader), Exchange, Cut::None, Member, R::Protocol, Some(502)),
+            (Error::new_down(ErrorType::ConnectionClosed), Exchange, Cut::None, Client, R::ClientAborted, None),
+            (Error::new_down(ErrorType::ReadTimedout), Exchange, Cut::None, Client, R::Abandoned, Some(408)),
+            (Error::new_down(ErrorType::InvalidHTTPHeader), Exchange, Cut::None, Client, R::Abandoned, Some(400)),
+            (Error::new_down(ErrorType::ReadError), Exchange, Cut::Deadline, Proxy, R::Abandoned, Some(504)),
+            (Error::new_down(ErrorType::WriteError), Exchange, Cut::WriteTimeout, Client, R::ClientAborted, None),
+            (Error::new_in(ErrorType::InternalError), Exchange, Cut::None, Proxy, R::Abandoned, Some(500)),
+        ];
+        for (error, stage, cut, blame, result, status) in rows {
+            let fault = judge(&error, stage, cut);
+            let answered = fault.refusal.map(|r| r.status().as_u16());
+            assert_eq!((fault.blame, fault.result, answered), (blame, result, status), "{error:?} {stage:?} {cut:?}");
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! What goes up and what comes down.
+//!
+//! Forwarded fields say what we know of the connection; what a client says of itself is believed only from trusted
+//! proxies. Pingora strips the request's hop-by-hop fields before our hook; the answer's are stripped here.
+
+use std::fmt::Write;
+use std::net::IpAddr;
+
+use http::header::{self, HeaderName, HeaderValue};
+use http::{HeaderMap, StatusCode};
+use pingora::http::{RequestHeader, ResponseHeader};
+
+use crate::config::UpstreamHost;
+
+/// How we name ourselves in `Via` (RFC 9110 section 7.6.3).
+const PSEUDONYM: &str = "pulsegate";
+
+/// Fields that belong to one hop, beside those that `Connection` names (RFC 9110 section 7.6.1). `Transfer-Encoding`
+/// and `Upgrade` are Pingora's to keep: they frame the answer.
+const HOP_BY_HOP: [HeaderName; 4] = [
+    HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("proxy-connection"),
+    header::TE,
+    header::PROXY_AUTHENTICATE,
+];
+
+/// What we know of the client's side.
+#[derive(Debug, Clone, Copy)]
+pub struct Hop<'a> {
+    /// The connection's other end.
+    pub peer: IpAddr,
+    /// Whether it is a trusted proxy.
+    pub peer_is_trusted: bool,
+    /// Who the request is from.
+    pub client: IpAddr,
+    /// Our side's scheme.
+    pub scheme: &'static str,
+    /// As the client sent it.
+    pub host: &'a str,
+    /// The request's id.
+    pub request_id: &'a str,
+}
+
+/// Completes the request for a member: forwarded fields, `Via`, id, Host. `member` is the member's configured name.
+///
+/// # Errors
+/// A value that cannot be sent.
+pub fn upward(up: &mut RequestHeader, client: &RequestHeader, hop: Hop<'_>, host: &UpstreamHost, member: &str) -> pingora::Result<()> {
+    forwarded(up, hop)?;
+    let version = if client.version == http::Version::HTTP_10 { "1.0" } else { "1.1" };
+    let own = format!("{version} {PSEUDONYM}");
+    let via = joined(&up.headers, &header::VIA, &own);
+    up.insert_header(header::VIA, via)?;
+    up.insert_header("X-Request-Id", hop.request_id)?;
+    // Trailers are asked for only by who can use them; Pingora strips the field for every kind of upstream.
+    if is_grpc(&client.headers) && names(&client.headers, &header::TE, "trailers") {
+        up.insert_header(header::TE, "trailers")?;
+    }
+    match host {
+        UpstreamHost::PassThrough => Ok(()),
+        UpstreamHost::Member => up.insert_header(header::HOST, member),
+        UpstreamHost::Fixed(fixed) => up.insert_header(header::HOST, fixed.as_str()),
+    }
+}
+
+/// Takes out of an answer what belongs to the hop between us and the member.
+pub fn downward(answer: &mut ResponseHeader) {
+    if answer.status == StatusCode::SWITCHING_PROTOCOLS {
+        return;
+    }
+    let nominated: Vec<HeaderName> = tokens(&answer.headers, &header::CONNECTION)
+        .filter_map(|token| HeaderName::from_bytes(token.as_bytes()).ok())
+        .filter(may_be_nominated)
+        .collect();
+    for name in nominated.iter().chain(&HOP_BY_HOP) {
+        answer.remove_header(name);
+    }
+}
+
+/// A field that frames the message or routes it is not for a peer to remove by naming it.
+fn may_be_nominated(name: &HeaderName) -> bool {
+    ![header::CONNECTION, header::TRANSFER_ENCODING, header::CONTENT_LENGTH, header::UPGRADE, header::DATE].contains(name)
+}
+
+fn forwarded(up: &mut RequestHeader, hop: Hop<'_>) -> pingora::Result<()> {
+    let peer = hop.peer.to_string();
+    let element = element(hop);
+    if hop.peer_is_trusted {
+        let chain = joined(&up.headers, &HeaderName::from_static("x-forwarded-for"), &peer);
+        up.insert_header("X-Forwarded-For", chain)?;
+        keep_or_set(up, "X-Forwarded-Proto", hop.scheme)?;
+        keep_or_set(up, "X-Forwarded-Host", hop.host)?;
+        let chain = joined(&up.headers, &header::FORWARDED, &element);
+        return up.insert_header(header::FORWARDED, chain);
+    }
+    up.insert_header("X-Forwarded-For", peer)?;
+    up.insert_header("X-Forwarded-Proto", hop.scheme)?;
+    up.insert_header("X-Forwarded-Host", hop.host)?;
+    up.insert_header(header::FORWARDED, element)?;
+    if up.headers.contains_key("x-real-ip") {
+        // Not a field of ours, but a widely believed one: never a stranger's word.
+        up.insert_header("X-Real-IP", hop.client.to_string())?;
+    }
+    Ok(())
+}
+
+/// Our element of `Forwarded` (RFC 7239 section 4): an IPv6 address in brackets and quotes, a host with a port in quotes.
+fn element(hop: Hop<'_>) -> String {
+    let mut element = match hop.peer {
+        IpAddr::V4(v4) => format!("for={v4}"),
+        IpAddr::V6(v6) => format!("for=\"[{v6}]\""),
+    };
+    let is_token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
+    if !hop.host.is_empty() && hop.host.bytes().all(is_token) {
+        let _ = write!(element, ";host={}", hop.host);
+    } else if !hop.host.is_empty() && !hop.host.contains(['"', '\\']) {
+        let _ = write!(element, ";host=\"{}\"", hop.host);
+    }
+    let _ = write!(element, ";proto={}", hop.scheme);
+    element
+}
+
+fn keep_or_set(up: &mut RequestHeader, name: &'static str, value: &str) -> pingora::Result<()> {
+    if up.headers.contains_key(name) { Ok(()) } else { up.insert_header(name, value) }
+}
+
+/// All values of `name` and `last`, as one line.
+fn joined(headers: &HeaderMap, name: &HeaderName, last: &str) -> Vec<u8> {
+    let mut line = Vec::new();
+    for value in headers.get_all(name) {
+        line.extend_from_slice(value.as_bytes());
+        line.extend_from_slice(b", ");
+    }
+    line.extend_from_slice(last.as_bytes());
+    line
+}
+
+fn is_grpc(headers: &HeaderMap) -> bool {
+    headers.get(header::CONTENT_TYPE).is_some_and(|t| t.as_bytes().starts_with(b"application/grpc"))
+}
+
+fn names(headers: &HeaderMap, name: &HeaderName, token: &str) -> bool {
+    tokens(headers, name).any(|t| t.eq_ignore_ascii_case(token))
+}
+
+fn tokens<'a>(headers: &'a HeaderMap<HeaderValue>, name: &HeaderName) -> impl Iterator<Item = &'a str> {
+    headers.get_all(name).into_iter().filter_map(|v| v.to_str().ok()).flat_map(|v| v.split(',')).map(str::trim)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(fields: &[(&'static str, &str)]) -> RequestHeader {
+        let mut request = RequestHeader::build("GET", b"/", None).expect("a request");
+        for (name, value) in fields {
+            request.append_header(*name, *value).expect("a field");
+        }
+        request
+    }
+
+    fn hop(peer: &str, trusted: bool, host: &'static str) -> Hop<'static> {
+        let peer = peer.parse().expect("an address");
+        Hop { peer, peer_is_trusted: trusted, client: peer, scheme: "http", host, request_id: "id" }
+    }
+
+    fn sent(hop: Hop<'_>, fields: &[(&'static str, &str)], host: &UpstreamHost) -> Vec<(String, String)> {
+        let client = request(fields);
+        let mut up = client.clone();
+        upward(&mut up, &client, hop, host, "app:9000").expect("it can be sent");
+        let text = |v: &HeaderValue| String::from_utf8_lossy(v.as_bytes()).into_owned();
+        let mut fields: Vec<_> = up.headers.iter().map(|(n, v)| (n.to_string(), text(v))).collect();
+        fields.sort();
+        fields
+    }
+
+    fn value<'a>(fields: &'a [(String, String)], name: &str) -> Vec<&'a str> {
+        fields.iter().filter(|(n, _)| n == name).map(|(_, v)| v.as_str()).collect()
+    }
+
+    const FORGED: &[(&str, &str)] = &[
+        ("host", "shop.example.com"),
+        ("x-forwarded-for", "6.6.6.6"),
+        ("x-forwarded-for", "7.7.7.7"),
+        ("x-forwarded-proto", "https"),
+        ("x-forwarded-host", "evil"),
+        ("forwarded", "for=6.6.6.6"),
+        ("x-real-ip", "6.6.6.6"),
+        ("via", "1.1 far"),
+    ];
+
+    #[test]
+    fn a_strangers_word_is_replaced_and_a_trusted_proxys_kept() {
+        let stranger = sent(hop("192.0.2.1", false, "shop.example.com"), FORGED, &UpstreamHost::PassThrough);
+        assert_eq!(value(&stranger, "x-forwarded-for"), ["192.0.2.1"]);
+        assert_eq!(value(&stranger, "x-forwarded-proto"), ["http"]);
+        assert_eq!(value(&stranger, "x-forwarded-host"), ["shop.example.com"]);
+        assert_eq!(value(&stranger, "forwarded"), ["for=192.0.2.1;host=shop.example.com;proto=http"]);
+        assert_eq!(value(&stranger, "x-real-ip"), ["192.0.2.1"]);
+        let trusted = sent(hop("10.0.0.1", true, "shop.example.com"), FORGED, &UpstreamHost::PassThrough);
+        assert_eq!(value(&trusted, "x-forwarded-for"), ["6.6.6.6, 7.7.7.7, 10.0.0.1"]);
+        assert_eq!(value(&trusted, "x-forwarded-proto"), ["https"]);
+        assert_eq!(value(&trusted, "x-forwarded-host"), ["evil"]);
+        assert_eq!(value(&trusted, "forwarded"), ["for=6.6.6.6, for=10.0.0.1;host=shop.example.com;proto=http"]);
+        assert_eq!(value(&trusted, "via"), ["1.1 far, 1.1 pulsegate"]);
+    }
+
+    #[test]
+    fn an_ipv6_client_and_a_host_with_a_port_are_quoted() {
+        let fields = sent(hop("2001:db8::1", false, "shop.test:8080"), &[], &UpstreamHost::PassThrough);
+        assert_eq!(value(&fields, "forwarded"), ["for=\"[2001:db8::1]\";host=\"shop.test:8080\";proto=http"]);
+        assert_eq!(value(&fields, "x-forwarded-for"), ["2001:db8::1"]);
+    }
+
+    #[test]
+    fn the_host_is_passed_through_or_overridden() {
+        let fields = &[("host", "shop.test")];
+        for (rule, expected) in [
+            (UpstreamHost::PassThrough, "shop.test"),
+            (UpstreamHost::Member, "app:9000"),
+            (UpstreamHost::Fixed("api.internal".into()), "api.internal"),
+        ] {
+            assert_eq!(value(&sent(hop("192.0.2.1", false, "shop.test"), fields, &rule), "host"), [expected]);
+        }
+    }
+
+    #[test]
+    fn an_answers_hop_by_hop_fields_stay_here() {
+        let mut answer = ResponseHeader::build(200, None).expect("an answer");
+        for (name, value) in [
+            ("connection", "close, X-Secret, Content-Length"),
+            ("x-secret", "1"),
+            ("keep-alive", "timeout=5"),
+            ("proxy-connection", "close"),
+            ("content-length", "3"),
+            ("x-kept", "1"),
+        ] {
+            answer.append_header(name, value).expect("a field");
+        }
+        downward(&mut answer);
+        let mut names: Vec<_> = answer.headers.keys().map(HeaderName::as_str).collect();
+        names.sort_unstable();
+        assert_eq!(names, ["connection", "content-length", "x-kept"]);
+    }
+}

@@ -1,0 +1,63 @@
+//! A request's way through the proxy, as plain functions over Pingora's header types and our own context.
+//!
+//! [`hooks`] is the only `ProxyHttp`; it calls the steps and holds no decision. The steps: [`admit`] (limits, client,
+//! route), [`pick`] (a member, or a wait for one), [`headers`] (what goes up and what comes down), [`blame`] (whose fault
+//! it was), [`retry`] (whether to try again), [`refusal`] (answers of our own), [`ctx`] (what the log will say).
+//!
+//! Not here: who is healthy (`pool`), sockets (`listener`), how an answer is framed (Pingora).
+
+mod admit;
+mod blame;
+mod ctx;
+mod headers;
+mod hooks;
+mod peer;
+mod pick;
+mod refusal;
+mod retry;
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use pingora::proxy::HttpProxy;
+use pingora::server::configuration::ServerConf;
+use tokio::sync::watch;
+
+pub use hooks::Hooks;
+
+use crate::listener::Traffic;
+use crate::snapshot::Snapshot;
+use crate::telemetry::AccessLog;
+
+/// Pooled upstream connections, for each thread; Pingora keeps one pool for all members.
+const KEEPALIVE_PER_THREAD: usize = 128;
+
+/// Pingora's own ceiling on attempts; 0 would mean no answer at all. The decision is `retry`'s.
+const ATTEMPTS_CEILING: usize = 64;
+
+/// What every request needs.
+#[derive(Debug)]
+pub struct Proxy {
+    /// The present generation.
+    pub snapshot: Arc<ArcSwap<Snapshot>>,
+    /// Where lines go.
+    pub log: AccessLog,
+    /// What is going on.
+    pub traffic: Arc<Traffic>,
+    /// True once the process wants to end.
+    pub ending: watch::Receiver<bool>,
+}
+
+/// Pingora's proxy with our hooks.
+pub type Engine = HttpProxy<Hooks>;
+
+/// Pingora's engine around our hooks, for `threads` accept loops.
+pub fn engine(proxy: Proxy, threads: usize) -> Engine {
+    let conf = ServerConf {
+        threads,
+        max_retries: ATTEMPTS_CEILING,
+        upstream_keepalive_pool_size: KEEPALIVE_PER_THREAD * threads,
+        ..ServerConf::default()
+    };
+    pingora::proxy::http_proxy(&Arc::new(conf), Hooks::new(proxy))
+}

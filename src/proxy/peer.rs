@@ -1,0 +1,37 @@
+//! How Pingora is told to reach a member.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use pingora::upstreams::peer::HttpPeer;
+
+use crate::snapshot::Served;
+
+/// Which connection an attempt may use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Connection {
+    /// A pooled one, if there is one.
+    Any,
+    /// A new one: the pooled ones may have gone stale together.
+    Fresh,
+}
+
+/// The peer for `address` in `pool`. `remaining` is what is left of the request's own time.
+pub fn peer(pool: &Served, address: SocketAddr, remaining: Option<Duration>, connection: Connection) -> Box<HttpPeer> {
+    let upstream = &pool.config.upstream;
+    let within = |limit: Duration| Some(remaining.map_or(limit, |left| limit.min(left)));
+    let mut peer = HttpPeer::new(address, false, String::new());
+    // Pingora's reuse key leaves much out: a pool, or a generation with other settings, must not share connections.
+    peer.group_key = pool.group_key;
+    peer.options.connection_timeout = within(upstream.connect_timeout);
+    peer.options.total_connection_timeout = within(upstream.connect_timeout);
+    peer.options.read_timeout = within(upstream.read_timeout);
+    peer.options.write_timeout = within(upstream.write_timeout);
+    peer.options.idle_timeout = Some(upstream.idle_timeout);
+    if connection == Connection::Fresh {
+        // Nobody shares this key, so nothing pooled fits; nor will anybody look for the connection again.
+        peer.group_key = fastrand::u64(..);
+        peer.options.idle_timeout = Some(Duration::ZERO);
+    }
+    Box::new(peer)
+}

@@ -1,0 +1,153 @@
+//! Every answer we give ourselves: its status, its words, and what the log calls it.
+
+use bytes::Bytes;
+use http::{Method, StatusCode, header};
+use pingora::http::ResponseHeader;
+use pingora::proxy::Session;
+
+use crate::telemetry::{Outcome, Why};
+
+/// Seconds after which a client may try again: about when a probe may have found a member.
+const RETRY_AFTER: &str = "1";
+
+/// Why a request is answered by us.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refusal {
+    /// No route matches.
+    NoRoute,
+    /// The pool has nobody who may take traffic.
+    NoMember,
+    /// Nobody is healthy and the pool is to fail.
+    AllUnhealthy,
+    /// Too many wait already, or we are out of descriptors.
+    Overloaded,
+    /// Malformed.
+    BadRequest,
+    /// The target is too long.
+    UriTooLong,
+    /// The header has too many bytes or fields.
+    HeaderTooLarge,
+    /// The client took too long over its body.
+    BodyTimeout,
+    /// No connection to a member.
+    ConnectFailed,
+    /// No connection to a member in time.
+    ConnectTimeout,
+    /// No TLS with a member.
+    UpstreamTls,
+    /// The member closed before it answered.
+    UpstreamReset,
+    /// The member took too long.
+    UpstreamTimeout,
+    /// The member's answer is not HTTP.
+    UpstreamProtocol,
+    /// The request's own time is over.
+    Deadline,
+    /// A fault of ours.
+    Internal,
+}
+
+impl Refusal {
+    /// The answer's status (RFC 9110 section 15).
+    pub fn status(self) -> StatusCode {
+        match self {
+            Refusal::BadRequest => StatusCode::BAD_REQUEST,
+            Refusal::NoRoute => StatusCode::NOT_FOUND,
+            Refusal::BodyTimeout => StatusCode::REQUEST_TIMEOUT,
+            Refusal::UriTooLong => StatusCode::URI_TOO_LONG,
+            Refusal::HeaderTooLarge => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+            Refusal::Internal => StatusCode::INTERNAL_SERVER_ERROR,
+            Refusal::ConnectFailed | Refusal::UpstreamTls | Refusal::UpstreamReset | Refusal::UpstreamProtocol => {
+                StatusCode::BAD_GATEWAY
+            }
+            Refusal::NoMember | Refusal::AllUnhealthy | Refusal::Overloaded => StatusCode::SERVICE_UNAVAILABLE,
+            Refusal::ConnectTimeout | Refusal::UpstreamTimeout | Refusal::Deadline => StatusCode::GATEWAY_TIMEOUT,
+        }
+    }
+
+    /// The word in the access log.
+    pub fn why(self) -> Why {
+        match self {
+            Refusal::NoRoute => Why::NoRoute,
+            Refusal::NoMember => Why::NoMember,
+            Refusal::AllUnhealthy => Why::AllUnhealthy,
+            Refusal::Overloaded => Why::Overloaded,
+            Refusal::BadRequest => Why::BadRequest,
+            Refusal::UriTooLong => Why::UriTooLong,
+            Refusal::HeaderTooLarge => Why::HeaderTooLarge,
+            Refusal::BodyTimeout => Why::BodyTimeout,
+            Refusal::ConnectFailed => Why::ConnectFailed,
+            Refusal::UpstreamTls => Why::UpstreamTls,
+            Refusal::UpstreamReset => Why::UpstreamReset,
+            Refusal::ConnectTimeout | Refusal::UpstreamTimeout => Why::UpstreamTimeout,
+            Refusal::UpstreamProtocol => Why::UpstreamProtocol,
+            Refusal::Deadline => Why::Deadline,
+            Refusal::Internal => Why::Internal,
+        }
+    }
+
+    /// How the log says such a request ended.
+    pub fn outcome(self) -> Outcome {
+        match self {
+            Refusal::NoRoute
+            | Refusal::NoMember
+            | Refusal::AllUnhealthy
+            | Refusal::BadRequest
+            | Refusal::UriTooLong
+            | Refusal::HeaderTooLarge
+            | Refusal::Internal => Outcome::Refused,
+            Refusal::Overloaded => Outcome::Limited,
+            Refusal::BodyTimeout | Refusal::ConnectTimeout | Refusal::UpstreamTimeout | Refusal::Deadline => {
+                Outcome::Timeout
+            }
+            Refusal::ConnectFailed | Refusal::UpstreamTls | Refusal::UpstreamReset | Refusal::UpstreamProtocol => {
+                Outcome::UpstreamError
+            }
+        }
+    }
+
+    /// What `Proxy-Status` says: that the answer is ours, and why (RFC 9209 section 2.3).
+    fn proxy_status(self) -> &'static str {
+        match self {
+            Refusal::NoRoute => "pulsegate; error=destination_not_found",
+            Refusal::NoMember | Refusal::AllUnhealthy => "pulsegate; error=destination_unavailable",
+            Refusal::Overloaded => "pulsegate; error=connection_limit_reached",
+            Refusal::BadRequest | Refusal::UriTooLong | Refusal::HeaderTooLarge | Refusal::BodyTimeout => {
+                "pulsegate; error=http_request_error"
+            }
+            Refusal::ConnectFailed => "pulsegate; error=connection_refused",
+            Refusal::ConnectTimeout => "pulsegate; error=connection_timeout",
+            Refusal::UpstreamTls => "pulsegate; error=tls_protocol_error",
+            Refusal::UpstreamReset => "pulsegate; error=connection_terminated",
+            Refusal::UpstreamTimeout | Refusal::Deadline => "pulsegate; error=http_response_timeout",
+            Refusal::UpstreamProtocol => "pulsegate; error=http_protocol_error",
+            Refusal::Internal => "pulsegate; error=proxy_internal_error",
+        }
+    }
+}
+
+/// Sends the answer; the body is for people, and a HEAD gets none.
+///
+/// # Errors
+/// The client is gone.
+pub async fn send(session: &mut Session, refusal: Refusal, request_id: &str) -> pingora::Result<()> {
+    let status = refusal.status();
+    let words = format!("{} {}\n", status.as_u16(), status.canonical_reason().unwrap_or("Error"));
+    let mut answer = ResponseHeader::build(status, Some(8))?;
+    answer.insert_header(header::CONTENT_TYPE, "text/plain; charset=utf-8")?;
+    answer.insert_header(header::CONTENT_LENGTH, words.len())?;
+    answer.insert_header(header::CACHE_CONTROL, "no-store")?;
+    answer.insert_header("Proxy-Status", refusal.proxy_status())?;
+    if !request_id.is_empty() {
+        answer.insert_header("X-Request-Id", request_id)?;
+    }
+    if status == StatusCode::SERVICE_UNAVAILABLE {
+        answer.insert_header(header::RETRY_AFTER, RETRY_AFTER)?;
+    }
+    let bodyless = session.req_header().method == Method::HEAD;
+    session.write_response_header(Box::new(answer), bodyless).await?;
+    if !bodyless {
+        session.write_response_body(Some(Bytes::from(words)), true).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,101 @@
+//! A new configuration into the running program: whole, or not at all.
+//!
+//! Everything that can be refused is tried first: reading, meaning, probes, sockets of new listeners. What follows cannot
+//! fail: pools take their new shape with all they know, the generation is swapped in one store, the prober follows.
+
+use std::sync::Arc;
+
+use crate::config::{self, Config, Problem, Severity};
+use crate::listener::Listening;
+use crate::server::{Control, Floor, Prepared, StartError, environment};
+use crate::snapshot::Snapshot;
+use crate::discovery;
+
+/// A reload that was refused.
+#[derive(Debug, thiserror::Error)]
+pub enum Refused {
+    /// The file has errors.
+    #[error("the configuration has errors")]
+    Config(Vec<Problem>),
+    /// A new listener cannot be had.
+    #[error(transparent)]
+    Start(#[from] StartError),
+    /// The process is about to end.
+    #[error("the process is ending")]
+    Ending,
+}
+
+/// Reads the file again and takes it, and logs what came of it.
+///
+/// # Errors
+/// Why everything stays as it was.
+pub async fn reload(control: &Control, floor: &Floor) -> Result<Arc<Snapshot>, Refused> {
+    // One at a time: the second sees what the first has done.
+    let _turn = control.reloading().lock().await;
+    let taken = take(control, floor).await;
+    match &taken {
+        Ok(snapshot) => {
+            tracing::info!(target: "reload", kind = "reload", generation = snapshot.generation, pools = snapshot.pools.len(), "reloaded");
+        }
+        Err(Refused::Config(problems)) => {
+            for problem in problems.iter().filter(|p| p.severity == Severity::Error) {
+                tracing::error!(target: "reload", kind = "reload", "{problem}");
+            }
+            let errors = problems.iter().filter(|p| p.severity == Severity::Error).count();
+            tracing::error!(target: "reload", kind = "reload", errors, "reload refused; everything stays as it was");
+        }
+        Err(refused) => {
+            tracing::error!(target: "reload", kind = "reload", reason = %refused, "reload refused; everything stays as it was");
+        }
+    }
+    taken
+}
+
+async fn take(control: &Control, floor: &Floor) -> Result<Arc<Snapshot>, Refused> {
+    if control.is_draining() {
+        return Err(Refused::Ending);
+    }
+    let loaded = config::load(control.path(), &environment).map_err(Refused::Config)?;
+    let config = Arc::new(loaded.config);
+    let addresses = discovery::resolve(&config).await;
+    let prepared = Prepared::new(&config, addresses).map_err(Refused::Config)?;
+    let open = floor.listening();
+    let new: Vec<_> = config.listeners.iter().filter(|l| find(&open, l).is_none()).cloned().collect();
+    let bound = crate::server::bind(&new)?;
+    let old = control.snapshot();
+    // From here on nothing can be refused any more.
+    for advice in &loaded.advice {
+        tracing::warn!(target: "config", "{advice}");
+    }
+    for what in needs_restart(&old.config, &config) {
+        tracing::warn!(target: "reload", "{what} changes only with a restart");
+    }
+    for (listening, sockets) in bound {
+        floor.open(listening, sockets);
+    }
+    for listening in &open {
+        match config.listeners.iter().find(|l| listening.is(l)) {
+            Some(kept) => listening.set_limits(kept.limits),
+            None => floor.close(listening),
+        }
+    }
+    Ok(control.adopt(config, prepared))
+}
+
+fn find<'a>(open: &'a [Arc<Listening>], wanted: &config::Listener) -> Option<&'a Arc<Listening>> {
+    open.iter().find(|listening| listening.is(wanted))
+}
+
+fn needs_restart(old: &Config, new: &Config) -> Vec<&'static str> {
+    let mut what = Vec::new();
+    if old.admin.as_ref().map(|a| a.address) != new.admin.as_ref().map(|a| a.address) {
+        what.push("admin.address");
+    }
+    if old.access_log != new.access_log {
+        what.push("access_log");
+    }
+    if old.max_concurrent_probes != new.max_concurrent_probes {
+        what.push("max_concurrent_probes");
+    }
+    what
+}

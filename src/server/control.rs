@@ -1,0 +1,239 @@
+//! What operators may do while it runs: by signal, by the admin API.
+//!
+//! Not here: how they ask (`admin`, [`signals`](super::signals)).
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use tokio::sync::watch;
+
+use super::Prepared;
+use crate::clock;
+use crate::config::Config;
+use crate::health::{Admin, MemberId, Mode};
+use crate::listener::Traffic;
+use crate::pool::Pool;
+use crate::probe::{Check, Prober, Target};
+use crate::snapshot::{Served, Snapshot};
+use crate::telemetry::{AccessLog, EventLog};
+
+/// What a [`Control`] is made of.
+#[derive(Debug)]
+pub struct Parts {
+    /// The configuration file.
+    pub path: PathBuf,
+    /// The present generation.
+    pub snapshot: Arc<ArcSwap<Snapshot>>,
+    /// Whom transitions are told.
+    pub events: Arc<EventLog>,
+    /// Of the present generation.
+    pub prepared: Prepared,
+    /// Says that the process wants to end.
+    pub ending: watch::Sender<bool>,
+    /// The access log.
+    pub log: AccessLog,
+    /// What is going on.
+    pub traffic: Arc<Traffic>,
+}
+
+/// The running program, as operators see it.
+pub struct Control {
+    path: PathBuf,
+    snapshot: Arc<ArcSwap<Snapshot>>,
+    events: Arc<EventLog>,
+    prepared: Mutex<Prepared>,
+    ending: watch::Sender<bool>,
+    log: AccessLog,
+    traffic: Arc<Traffic>,
+    prober: Prober,
+    draining: AtomicBool,
+    reloading: tokio::sync::Mutex<()>,
+}
+
+impl Control {
+    /// Starts probing what the present generation has.
+    pub fn start(parts: Parts) -> io::Result<Control> {
+        let Parts { path, snapshot, events, prepared, ending, log, traffic } = parts;
+        let prober = Prober::start(snapshot.load().config.max_concurrent_probes)?;
+        let control = Control {
+            path,
+            snapshot,
+            events,
+            prepared: Mutex::new(prepared),
+            ending,
+            log,
+            traffic,
+            prober,
+            draining: AtomicBool::new(false),
+            reloading: tokio::sync::Mutex::new(()),
+        };
+        control.follow();
+        Ok(control)
+    }
+
+    /// The present generation.
+    pub fn snapshot(&self) -> Arc<Snapshot> {
+        self.snapshot.load_full()
+    }
+
+    /// Transitions so far.
+    pub fn events(&self) -> &Arc<EventLog> {
+        &self.events
+    }
+
+    /// Whether the process is about to end.
+    pub fn is_draining(&self) -> bool {
+        self.draining.load(Relaxed)
+    }
+
+    /// Ready for traffic: first verdicts are in or were waited for, every required pool can serve, and it is not ending.
+    /// Otherwise says why not.
+    pub fn readiness(&self) -> Result<(), String> {
+        if self.is_draining() {
+            return Err("draining".to_owned());
+        }
+        let now = clock::monotonic();
+        for (name, pool) in &self.snapshot().pools {
+            pool.live.advance(now);
+            if !pool.live.is_settled(now) {
+                return Err(format!("pool {name:?}: first verdicts are not in"));
+            }
+            if pool.config.required && matches!(pool.live.roster().mode(), Mode::Down | Mode::Waiting) {
+                return Err(format!("pool {name:?} is required and cannot serve"));
+            }
+        }
+        Ok(())
+    }
+
+    /// An operator's word on a member, by the address the API shows; `None`: no such pool or member.
+    pub fn administer(&self, pool: &str, member: &str, admin: Admin) -> Option<()> {
+        let (pool, id) = self.find(pool, member)?;
+        pool.live.administer(clock::monotonic(), id, admin).then_some(())?;
+        // One that was disabled is probed again, one that is now is not.
+        self.follow();
+        Some(())
+    }
+
+    /// Probes a member now. `None`: no such pool or member; false: it is not probed at all.
+    pub fn probe_now(&self, pool: &str, member: &str) -> Option<bool> {
+        let (pool, id) = self.find(pool, member)?;
+        Some(self.prober.probe_now(pool.live.name(), id))
+    }
+
+    /// When a member's next probe starts, in monotonic time.
+    pub fn next_probe_at(&self, pool: &Pool, id: MemberId) -> Option<Duration> {
+        self.prober.next_probe_at(pool.name(), id)
+    }
+
+    /// The configuration file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The access log.
+    pub fn log(&self) -> &AccessLog {
+        &self.log
+    }
+
+    /// What is going on.
+    pub fn traffic(&self) -> &Traffic {
+        &self.traffic
+    }
+
+    /// Whoever reloads holds this.
+    pub fn reloading(&self) -> &tokio::sync::Mutex<()> {
+        &self.reloading
+    }
+
+    /// Takes a configuration that was prepared: the next generation serves from here on. Cannot fail.
+    pub fn adopt(&self, config: Arc<Config>, prepared: Prepared) -> Arc<Snapshot> {
+        let old = self.snapshot();
+        let next = Snapshot::next(Some(&old), clock::monotonic(), config, &prepared.addresses, &self.events);
+        let next = Arc::new(next);
+        self.snapshot.store(next.clone());
+        *self.prepared() = prepared;
+        self.follow();
+        next
+    }
+
+    /// Ends probing.
+    pub fn stop(&self) {
+        self.prober.stop();
+    }
+
+    pub(super) fn drain(&self) {
+        self.draining.store(true, Relaxed);
+        self.ending.send_replace(true);
+    }
+
+    fn prepared(&self) -> MutexGuard<'_, Prepared> {
+        self.prepared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes the prober follow exactly the members that are to be probed, and wakes pools at their deadlines.
+    fn follow(&self) {
+        let snapshot = self.snapshot();
+        self.prober.follow(snapshot.pools.values().flat_map(|pool| self.targets(pool)).collect());
+        for pool in snapshot.pools.values() {
+            let Some(deadline) = pool.live.next_deadline() else { continue };
+            let pool = pool.live.clone();
+            tokio::spawn(async move {
+                tokio::time::sleep(deadline.saturating_sub(clock::monotonic())).await;
+                pool.advance(clock::monotonic());
+            });
+        }
+    }
+
+    fn targets(&self, pool: &Arc<Served>) -> Vec<Target> {
+        let (Some(probe), Some(recipe)) = (&pool.config.probe, self.prepared().recipes.get(&pool.config.name).cloned())
+        else {
+            return Vec::new();
+        };
+        pool.live.read(|health, members| {
+            let probed = health.members().iter().zip(members).filter(|(m, _)| m.admin() != Admin::Disabled);
+            let targets = probed.filter_map(|(member, live)| {
+                let spec = member.spec();
+                let mut address = spec.key.address?;
+                address.set_port(probe.port.unwrap_or(address.port()));
+                // It could be made when the configuration was prepared.
+                let check = Check::new(&recipe, host_of(&spec.key.name), address).ok()?;
+                let (id, fingerprint, reported) = (member.id(), spec.fingerprint, pool.live.clone());
+                Some(Target {
+                    pool: pool.live.name().clone(),
+                    member: id,
+                    fingerprint,
+                    name: spec.key.name.clone(),
+                    check: Arc::new(check),
+                    interval: probe.interval,
+                    fast_interval: probe.fast_interval,
+                    report: Arc::new(move |now, sample| reported.report(now, id, fingerprint, sample)),
+                    next_probe_at: live.next_probe_at().clone(),
+                })
+            });
+            targets.collect()
+        })
+    }
+
+    fn find(&self, pool: &str, member: &str) -> Option<(Arc<Served>, MemberId)> {
+        let pool = self.snapshot().pools.get(pool)?.clone();
+        let roster = pool.live.roster();
+        let found = roster.members().iter().find(|m| **m.label() == *member || m.key().name == member)?.id();
+        Some((pool, found))
+    }
+}
+
+/// The host of `host:port`; an IPv6 literal without its brackets.
+fn host_of(name: &str) -> &str {
+    let host = name.rsplit_once(':').map_or(name, |(host, _)| host);
+    host.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(host)
+}
+
+impl std::fmt::Debug for Control {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Control").field("path", &self.path).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,95 @@
+//! Signals, and the end in order.
+//!
+//! TERM: `/readyz` goes 503 while connections are still accepted for `lame_duck`, so that a balancer in front has time to
+//! notice; then the listeners close, what is in flight finishes, and the process ends as soon as it is empty. INT has no
+//! lame duck; a second INT ends it at once. HUP reloads, USR1 opens log files again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use pingora::apps::HttpServerApp;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::time::{Instant, sleep, sleep_until};
+
+use super::Control;
+use super::floor::Floor;
+use crate::proxy::Engine;
+
+/// How often an ending process looks whether it is empty.
+const LOOK: Duration = Duration::from_millis(10);
+
+struct Signals {
+    hup: Signal,
+    term: Signal,
+    int: Signal,
+    usr1: Signal,
+}
+
+/// Listens for signals: before anything is served, or an early one would kill the process.
+pub struct Ears(Signals);
+
+impl Ears {
+    /// Takes over HUP, TERM, INT and USR1.
+    pub fn new() -> std::io::Result<Ears> {
+        Ok(Ears(Signals {
+            hup: signal(SignalKind::hangup())?,
+            term: signal(SignalKind::terminate())?,
+            int: signal(SignalKind::interrupt())?,
+            usr1: signal(SignalKind::user_defined1())?,
+        }))
+    }
+}
+
+/// Serves what signals ask for; returns when the process may exit.
+pub async fn until_the_end(ears: Ears, control: &Arc<Control>, floor: &Arc<Floor>, app: &Arc<Engine>) {
+    let mut signals = ears.0;
+    let lame_duck = loop {
+        tokio::select! {
+            _ = signals.hup.recv() => drop(tokio::spawn(reload(control.clone(), floor.clone()))),
+            _ = signals.usr1.recv() => control.log().reopen(),
+            _ = signals.term.recv() => break control.snapshot().config.lame_duck,
+            _ = signals.int.recv() => break Duration::ZERO,
+        }
+    };
+    tracing::info!(target: "server", lame_duck_ms = lame_duck.as_millis() as u64, "ending");
+    control.drain();
+    tokio::select! {
+        () = wind_up(lame_duck, control, floor, app) => {}
+        () = impatience(&mut signals) => tracing::warn!(target: "server", "ending at once"),
+    }
+}
+
+async fn reload(control: Arc<Control>, floor: Arc<Floor>) {
+    // It logs what came of it.
+    let _ = crate::reload::reload(&control, &floor).await;
+}
+
+async fn wind_up(lame_duck: Duration, control: &Control, floor: &Floor, app: &Arc<Engine>) {
+    sleep(lame_duck).await;
+    floor.close_all();
+    // Connections between requests end here; those with one end with its answer.
+    app.http_cleanup().await;
+    let limit = Instant::now() + control.snapshot().config.drain_timeout;
+    let mut too_late = std::pin::pin!(sleep_until(limit));
+    while control.traffic().connections() > 0 {
+        tokio::select! {
+            () = sleep(LOOK) => {}
+            () = &mut too_late => {
+                let (requests, connections) = (control.traffic().requests(), control.traffic().connections());
+                tracing::warn!(target: "server", requests, connections, "the drain timeout cuts what is left");
+                return;
+            }
+        }
+    }
+}
+
+/// Ready when somebody insists. TERM does not insist: managers send it more than once.
+async fn impatience(signals: &mut Signals) {
+    loop {
+        tokio::select! {
+            _ = signals.int.recv() => return,
+            _ = signals.usr1.recv() => {}
+            _ = signals.hup.recv() => {}
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! What the program says about itself: one line per request, one event per change of health, and its own log.
+//!
+//! Everything here hands its line to a bounded queue and goes on: a full disk, a stuck reader or a closed terminal costs
+//! lines, which are counted, and never a request. Whatever a client or a member sends comes out as one line that a
+//! program can parse and a terminal can show.
+//!
+//! Not here: who changed and why (`health`), when a request is over (`proxy`), what the admin API answers (`admin`).
+
+mod access_log;
+mod events;
+mod json;
+mod lines;
+mod logging;
+mod panics;
+mod record;
+mod words;
+
+pub use access_log::{AccessLog, Sink};
+pub use events::{Counters, Event, EventLog, Kind, Severity};
+pub use logging::{Format, InitError, Logging, init};
+pub use panics::{log_panics, panics};
+pub use record::{Attempt, Pick, Record, Text};
+pub use words::{AttemptResult, Outcome, PickReason, Why};
+
+/// The `tracing` target of the event log.
+const HEALTH: &str = "health";

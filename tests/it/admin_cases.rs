@@ -1,0 +1,234 @@
+//! The admin listener: health of the proxy itself, the pools as they are, and an operator's hand on a member.
+
+use crate::harness::proxy::{PROBE, Proxy, config_of, pool_config};
+use crate::harness::{Answer, Gate, Load, Origin, When, client, eventually};
+
+fn action(origin: &Origin, action: &str) -> String {
+    format!("/api/v1/pools/web/members/{}/{action}", origin.address())
+}
+
+#[test]
+fn pools_are_shown_as_the_contract_says() {
+    let (a, b) = (Origin::start(), Origin::start());
+    let proxy = Proxy::of(&[&a, &b], "");
+    proxy.await_mode("normal");
+    a.when(When::probe(), Answer::status(503));
+    proxy.await_standing(&a, "ejected");
+    let all = proxy.admin_get("/api/v1/pools");
+    assert_eq!(all.status, 200);
+    assert!(all.field("content-type").is_some_and(|value| value.starts_with("application/json")), "{:?}", all.lines);
+    assert!(all.text().contains("\"web\""), "{}", all.text());
+    let pool = proxy.pool("web");
+    assert_eq!((&pool["name"], &pool["mode"]), (&"web".into(), &"normal".into()), "{pool}");
+    let counts = [("tier", 0), ("in_rotation", 1), ("total", 2), ("ejectable", 1), ("ejected", 1)];
+    assert!(counts.iter().all(|(key, count)| pool[key] == *count), "{pool}");
+    assert!(pool["state"].is_string(), "{pool}");
+    let member = proxy.member("web", &a.address());
+    let texts = [("admin", "enabled"), ("verdict", "unhealthy"), ("standing", "ejected")];
+    assert!(texts.iter().all(|(key, text)| member[key] == *text), "{member}");
+    for key in [
+        "tier",
+        "weight",
+        "window",
+        "streak",
+        "since",
+        "latency_ms",
+        "in_flight",
+        "last_probe",
+        "proven",
+        "unverified",
+        "resolved",
+        "ejected_because",
+        "next_probe_at",
+    ] {
+        assert!(member.get(key).is_some(), "no {key}: {member}");
+    }
+    assert!(member["streak"].as_i64().is_some_and(|streak| streak <= -2), "{member}");
+    let probe = &member["last_probe"];
+    assert_eq!(
+        (&probe["result"], &probe["reason"], &probe["status"]),
+        (&"fail".into(), &"status".into(), &503.into()),
+        "{probe}"
+    );
+    for key in ["at", "detail", "connect_ms", "tls_ms", "first_byte_ms", "total_ms"] {
+        assert!(probe.get(key).is_some(), "no {key}: {probe}");
+    }
+}
+
+#[test]
+fn readiness_waits_for_required_pools_alone() {
+    let (good, bad) = (Origin::start(), Origin::start());
+    bad.answer(Answer::status(503));
+    let pool = |name: &str, origin: &Origin, more: &str| {
+        format!("  {name}:\n    members: [{origin}]\n    {PROBE}\n    initial_wait: 300ms\n{more}")
+    };
+    let config = |more: &str| {
+        let fails = "    on_all_unhealthy: fail\n".to_owned() + more;
+        format!("pools:\n{}{}routes: [{{ pool: good }}]\n", pool("good", &good, ""), pool("bad", &bad, &fails))
+    };
+    let proxy = Proxy::start(&config(""));
+    eventually("ready without the pool nobody requires", || proxy.admin_get("/readyz").status == 200);
+    proxy.reload(&config("    required: true\n"));
+    eventually("not ready: a required pool cannot serve", || proxy.admin_get("/readyz").status == 503);
+    assert_eq!(proxy.admin_get("/livez").status, 200);
+    bad.answer(Answer::status(200));
+    eventually("ready again", || proxy.admin_get("/readyz").status == 200);
+}
+
+#[test]
+fn drain_and_disable_take_a_member_out_and_enable_brings_it_back() {
+    let (a, b, gate) = (Origin::start(), Origin::start(), Gate::new());
+    a.when(When::path("/held"), Answer::status(200).held_by(&gate));
+    b.when(When::path("/held"), Answer::status(200).held_by(&gate));
+    let proxy = Proxy::of(&[&a, &b], "");
+    proxy.await_mode("normal");
+    let mut held = [proxy.connect(), proxy.connect()];
+    for client in &mut held {
+        client.send("GET /held HTTP/1.1\r\nHost: a\r\n\r\n");
+    }
+    eventually("each has one in flight", || gate.waiting() == 2);
+    let load = Load::start(proxy.address(), 2, "/steady");
+
+    let reply = proxy.admin_post(&action(&a, "drain"), &[]);
+    assert_eq!((reply.status, &reply.json()["standing"]), (200, &"draining".into()), "{}", reply.text());
+    load.fence();
+    let (traffic, probes) = (a.traffic_count(), a.probe_count());
+    load.await_each(10);
+    eventually("a draining member is probed", || a.probe_count() > probes);
+    assert_eq!(a.traffic_count(), traffic, "it got a new request");
+    gate.open();
+    assert!(held.iter_mut().all(|client| client.reply().status == 200), "what was in flight is finished");
+
+    let reply = proxy.admin_post(&action(&a, "disable"), &[]);
+    assert_eq!((reply.status, &reply.json()["standing"]), (200, &"disabled".into()), "{}", reply.text());
+    b.await_probes(1);
+    let probes = a.probe_count();
+    b.await_probes(3);
+    assert_eq!((a.probe_count(), a.traffic_count()), (probes, traffic), "a disabled member is left alone");
+
+    // Both beat the fallback.
+    b.when(When::probe(), Answer::status(503));
+    proxy.await_mode("fallback");
+    load.fence();
+    assert_eq!(a.traffic_count(), traffic);
+    b.when(When::probe(), Answer::status(200));
+    proxy.await_standing(&b, "healthy");
+
+    let reply = proxy.admin_post(&action(&a, "enable"), &[]);
+    assert_eq!((reply.status, &reply.json()["admin"]), (200, &"enabled".into()), "{}", reply.text());
+    proxy.await_standing(&a, "healthy");
+    eventually("it serves again", || a.traffic_count() > traffic);
+    load.finish().assert_all_ok();
+}
+
+#[test]
+fn operators_word_survives_probes_and_unrelated_reloads() {
+    let (a, b) = (Origin::start(), Origin::start());
+    let proxy = Proxy::of(&[&a, &b], "");
+    proxy.await_mode("normal");
+    assert_eq!(proxy.admin_post(&action(&a, "drain"), &[]).status, 200);
+    a.await_probes(2);
+    a.when(When::probe(), Answer::status(503));
+    a.await_probes(3);
+    assert_eq!(proxy.member("web", &a.address())["standing"], "draining");
+    proxy.reload(&format!("{}# a comment\n", pool_config(&[&a, &b], "")));
+    assert_eq!(proxy.member("web", &a.address())["standing"], "draining");
+    // The file changes that very key: the file is right again.
+    let members = [format!("{{ address: {a}, state: disabled }}"), b.to_string()];
+    proxy.reload(&config_of(&members, PROBE));
+    assert_eq!(proxy.member("web", &a.address())["standing"], "disabled");
+}
+
+#[test]
+fn probe_on_demand_is_made_now() {
+    let (a, b) = (Origin::start(), Origin::start());
+    let proxy = Proxy::start(&config_of(&[a.to_string(), b.to_string()], &PROBE.replace("500ms", "25s")));
+    proxy.await_mode("normal");
+    let before = a.probe_count();
+    let reply = proxy.admin_post(&action(&a, "probe"), &[]);
+    assert_eq!(reply.status, 200, "{}", reply.text());
+    assert_eq!(reply.json()["address"], a.address().as_str());
+    eventually("it is probed long before its time", || a.probe_count() > before);
+}
+
+#[test]
+fn probe_of_a_disabled_member_is_a_conflict() {
+    let (a, b) = (Origin::start(), Origin::start());
+    let proxy = Proxy::of(&[&a, &b], "");
+    proxy.await_mode("normal");
+    assert_eq!(proxy.admin_post(&action(&a, "disable"), &[]).status, 200);
+    let reply = proxy.admin_post(&action(&a, "probe"), &[]);
+    assert_problem(&reply, 409);
+}
+
+#[track_caller]
+fn assert_problem(reply: &client::Reply, status: u16) {
+    assert_eq!(reply.status, status, "{}", reply.text());
+    let kind = reply.field("content-type").unwrap_or_default();
+    assert!(kind.starts_with("application/problem+json"), "{kind}");
+    let problem = reply.json();
+    assert_eq!(problem["status"], status, "{problem}");
+    assert!(problem["title"].is_string() || problem["detail"].is_string(), "{problem}");
+}
+
+#[test]
+fn errors_are_problems_with_their_status() {
+    let origin = Origin::start();
+    let proxy = Proxy::of(&[&origin], "");
+    assert_problem(&proxy.admin_get("/api/v1/pools/none"), 404);
+    assert_problem(&proxy.admin_get("/api/v1/none"), 404);
+    assert_problem(&proxy.admin_post("/api/v1/pools/web/members/127.0.0.1:1/drain", &[]), 404);
+    assert_problem(&proxy.admin_post("/api/v1/pools/none/members/127.0.0.1:1/drain", &[]), 404);
+    assert_problem(&proxy.admin_post(&action(&origin, "explode"), &[]), 404);
+    assert_eq!(proxy.admin_get(&action(&origin, "drain")).status, 405, "reading changes nothing");
+    assert_eq!(proxy.member("web", &origin.address())["admin"], "enabled");
+}
+
+#[test]
+fn token_guards_what_writes() {
+    let origin = Origin::start();
+    let admin = "admin: { address: \"127.0.0.1:0\", token: \"${ADMIN_TOKEN}\" }\n";
+    let config = format!("{admin}{}", pool_config(&[&origin], ""));
+    let proxy = Proxy::start_with(&config, &[("ADMIN_TOKEN", "s3cret")]);
+    proxy.await_standing(&origin, "healthy");
+    let drain = action(&origin, "drain");
+    let refused = proxy.admin_post(&drain, &[]);
+    assert_problem(&refused, 401);
+    assert_eq!(proxy.admin_post(&drain, &["Authorization: Bearer wrong"]).status, 401);
+    assert_eq!(proxy.admin_post(&drain, &["Authorization: Bearer s3cre"]).status, 401);
+    assert_eq!(proxy.member("web", &origin.address())["admin"], "enabled");
+    assert_eq!(proxy.admin_post(&drain, &["Authorization: Bearer s3cret"]).status, 200);
+    assert!(proxy.log().iter().all(|line| !line.raw.contains("s3cret")), "the token is in the log");
+}
+
+#[test]
+fn cross_site_writes_are_refused() {
+    let origin = Origin::start();
+    let proxy = Proxy::of(&[&origin], "");
+    proxy.await_standing(&origin, "healthy");
+    let drain = action(&origin, "drain");
+    for fields in [&["Origin: http://evil.example"][..], &["Sec-Fetch-Site: cross-site"][..]] {
+        let reply = proxy.admin_post(&drain, fields);
+        assert_eq!(reply.status, 403, "{fields:?}: {}", reply.text());
+    }
+    assert_eq!(proxy.member("web", &origin.address())["admin"], "enabled");
+}
+
+#[test]
+fn admin_requests_are_not_in_the_access_log_and_traffic_cannot_reach_it() {
+    let origin = Origin::start();
+    let proxy = Proxy::of(&[&origin], "");
+    proxy.await_standing(&origin, "healthy");
+    assert_eq!(proxy.get("/livez").text(), "ok\n", "the member's answer, not the admin listener's");
+    proxy.settle_access_log("/sentinel");
+    let paths: Vec<String> = proxy.access_log().iter().map(|line| line.text("path").to_owned()).collect();
+    assert_eq!(paths, ["/livez", "/sentinel"]);
+}
+
+#[test]
+fn admin_can_be_switched_off() {
+    let origin = Origin::start();
+    let proxy = Proxy::start(&format!("admin: off\n{}", pool_config(&[&origin], "")));
+    assert_eq!(proxy.get("/serves").status, 200);
+    assert!(proxy.log().iter().all(|line| line.text("kind") != "admin"));
+}

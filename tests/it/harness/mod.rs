@@ -1,0 +1,23 @@
+//! What the cases are written with: scriptable origins, the real program, a raw client, a load, and waiting for conditions.
+//!
+//! Everything is threads and blocking sockets, so that a case reads from top to bottom and nothing of the program under
+//! test is needed to test it. Not here: any case.
+
+mod checks;
+pub mod client;
+pub mod load;
+pub mod nginx;
+pub mod origin;
+pub mod process;
+pub mod proxy;
+mod reading;
+pub mod script;
+pub mod wait;
+
+pub use client::Connection;
+pub use load::Load;
+pub use origin::Origin;
+pub use process::Line;
+pub use proxy::Proxy;
+pub use script::{Answer, Gate, Step, When};
+pub use wait::{eventually, eventually_some};

@@ -1,0 +1,18 @@
+//! The real program, run against scriptable and real origins over real sockets: what a user of it would see.
+//!
+//! One file a subject; a case is named after the behaviour it shows. Not here: what the pure parts do by themselves, which
+//! their own tests know in more detail.
+
+mod admin_cases;
+mod balance_cases;
+mod cap_cases;
+mod harness;
+mod health_cases;
+mod http_cases;
+mod lifecycle_cases;
+mod limit_cases;
+mod log_cases;
+mod probe_cases;
+mod real_origins;
+mod reload_cases;
+mod retry_cases;

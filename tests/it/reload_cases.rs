@@ -1,0 +1,175 @@
+//! SIGHUP: what changed changes, what did not keeps its health, and a refused file changes nothing.
+
+use crate::harness::proxy::{PROBE, Proxy, config_of, pool_config};
+use crate::harness::{Answer, Gate, Load, Origin, When, eventually};
+
+#[test]
+fn twenty_reloads_under_load_fail_nothing_and_forget_nobody() {
+    let origins: Vec<Origin> = (0..4).map(|_| Origin::start()).collect();
+    let members: Vec<&Origin> = origins.iter().collect();
+    let base = pool_config(&members, "");
+    let proxy = Proxy::start(&base);
+    proxy.await_mode("normal");
+    let ejected = &origins[2];
+    ejected.when(When::probe(), Answer::status(503));
+    proxy.await_standing(ejected, "ejected");
+    let load = Load::start(proxy.address(), 4, "/steady");
+    load.fence();
+    let (before, connections) = (ejected.traffic_count(), proxy.log().len());
+    for round in 0..20 {
+        let unrelated = format!("  other{round}: {{ members: [\"127.0.0.1:1\"], probe: off }}\n");
+        let config = base.replace("routes:", &format!("{unrelated}routes:")).replace("[{ pool: web }]", &routes(round));
+        proxy.reload(&config);
+        load.fence();
+    }
+    let tally = load.finish();
+    tally.assert_all_ok();
+    assert_eq!(ejected.traffic_count(), before, "requests reached the member that was ejected");
+    assert_eq!(proxy.member("web", &ejected.address())["standing"], "ejected");
+    let forgot = proxy
+        .log()
+        .into_iter()
+        .skip(connections)
+        .filter(|line| line.has(&[("kind", "member"), ("pool", "web")]))
+        .count();
+    assert_eq!(forgot, 0, "a reload changed a member");
+    assert_eq!(proxy.get("/other19").status, 502, "the last file is in force");
+}
+
+fn routes(round: usize) -> String {
+    format!("[{{ pool: web }}, {{ path: /other{round}, pool: other{round} }}]")
+}
+
+#[test]
+fn reload_closes_no_connection() {
+    let (origin, gate) = (Origin::start(), Gate::new());
+    origin.when(When::path("/held"), Answer::status(200).held_by(&gate));
+    let config = config_of(&[origin.to_string()], "probe: off");
+    let proxy = Proxy::start(&config);
+    let mut idle = proxy.connect();
+    idle.get("/before");
+    let mut held = proxy.connect();
+    held.send("GET /held HTTP/1.1\r\nHost: a\r\n\r\n");
+    eventually("a request is in flight", || gate.waiting() == 1);
+    proxy.reload(&config.replace("[{ pool: web }]", "[{ path: /after, pool: web }]"));
+    assert_eq!(idle.get("/after").status, 200, "the same connection, the new routes");
+    assert_eq!(idle.get("/before").status, 404);
+    gate.open();
+    assert_eq!(held.reply().status, 200, "it keeps the routes it began with");
+}
+
+#[test]
+fn refused_file_changes_nothing_and_the_next_good_one_is_taken() {
+    let (a, b) = (Origin::start(), Origin::start());
+    let good = pool_config(&[&a, &b], "");
+    let proxy = Proxy::start(&good);
+    proxy.await_mode("normal");
+    let load = Load::start(proxy.address(), 2, "/steady");
+    let broken = [
+        "pools: [".to_owned(),
+        String::new(),
+        good.replace("{ pool: web }", "{ pool: gone }"),
+        good.replace("members:", "membres:").replace("probe:", "prob:"),
+    ];
+    for text in &broken {
+        std::fs::write(proxy.dir().join("proxy.yaml"), text).expect("ours");
+        let mark = proxy.mark();
+        proxy.signal("HUP");
+        let refused = proxy.await_log("the refusal", mark, |line| line.is_error() && line.raw.contains("proxy.yaml"));
+        assert!(!refused.raw.contains("panicked"), "{}", refused.raw);
+        load.fence();
+        a.await_probes(1);
+    }
+    let mark = proxy.mark();
+    std::fs::write(proxy.dir().join("proxy.yaml"), &broken[3]).expect("ours");
+    proxy.signal("HUP");
+    for key in ["membres", "prob"] {
+        proxy.await_log(&format!("every problem, {key} too"), mark, |line| line.raw.contains(key));
+    }
+    std::fs::remove_file(proxy.dir().join("proxy.yaml")).expect("ours");
+    let mark = proxy.mark();
+    proxy.signal("HUP");
+    proxy.await_log("the refusal of no file", mark, |line| line.is_error());
+
+    proxy.reload(&pool_config(&[&a], ""));
+    load.fence();
+    let before = b.traffic_count();
+    load.await_each(5);
+    assert_eq!(b.traffic_count(), before, "the good file is in force: b is gone");
+    load.finish().assert_all_ok();
+    eventually("one member is left", || proxy.pool("web")["total"] == 1);
+}
+
+#[test]
+fn removed_member_is_probed_no_more_and_comes_back_as_new() {
+    let (a, b) = (Origin::start(), Origin::start());
+    let both = pool_config(&[&a, &b], "");
+    let proxy = Proxy::start(&both);
+    proxy.await_mode("normal");
+    proxy.reload(&pool_config(&[&a], ""));
+    // A probe that was under way may still arrive.
+    a.await_probes(2);
+    let before = b.probe_count();
+    a.await_probes(4);
+    assert_eq!(b.probe_count(), before, "probed after its removal");
+    b.answer(Answer::status(503));
+    proxy.reload(&both);
+    eventually("it is probed again", || b.probe_count() > before);
+    let lines = proxy.sample("/after", 8);
+    assert!(lines.iter().all(|line| line.tried() == [a.address()]), "the old verdict of a removed member was used");
+}
+
+#[test]
+fn reloads_do_not_multiply_probes() {
+    let (a, clock) = (Origin::start(), Origin::start());
+    let config = |comment: &str| {
+        let pool = |name: &str, origin: &Origin| format!("  {name}:\n    members: [{origin}]\n    {PROBE}\n");
+        format!("pools:\n{}{}routes: [{{ pool: web }}] # {comment}\n", pool("web", &a), pool("clock", &clock))
+    };
+    let proxy = Proxy::start(&config("first"));
+    proxy.await_standing(&a, "healthy");
+    for round in 0..10 {
+        proxy.reload(&config(&round.to_string()));
+    }
+    // A member added now has one checker for certain: it is what one interval looks like.
+    let fresh = Origin::start();
+    proxy
+        .reload(&config("last").replace("routes:", &format!("  fresh:\n    members: [{fresh}]\n    {PROBE}\nroutes:")));
+    fresh.await_probes(2);
+    let (before, fresh_before) = (a.probe_count(), fresh.probe_count());
+    fresh.await_probes(6);
+    let (probes, intervals) = (a.probe_count() - before, fresh.probe_count() - fresh_before);
+    assert!(probes <= intervals + 2, "{probes} probes in {intervals} intervals");
+    assert!(probes + 2 >= intervals, "{probes} probes in {intervals} intervals");
+}
+
+#[test]
+fn what_a_reload_keeps_is_decided_by_identity() {
+    let (good, bad) = (Origin::start(), Origin::start());
+    let members = |origins: &[&Origin], more: &str| -> Vec<String> {
+        origins.iter().map(|origin| format!("{{ address: {origin}{more} }}")).collect()
+    };
+    let proxy = Proxy::start(&config_of(&members(&[&good, &bad], ""), PROBE));
+    proxy.await_mode("normal");
+    bad.when(When::probe(), Answer::status(503));
+    proxy.await_standing(&bad, "ejected");
+    // Interval, weight, order, another cap: the verdict stays, and not one request reaches the member.
+    let kept = [
+        config_of(&members(&[&good, &bad], ""), &PROBE.replace("interval: 500ms", "interval: 700ms")),
+        config_of(&members(&[&good, &bad], ", weight: 3"), PROBE),
+        config_of(&members(&[&bad, &good], ""), PROBE),
+        config_of(&members(&[&bad, &good], ""), &format!("{PROBE}\nmax_unhealthy_percent: 60")),
+    ];
+    for (i, config) in kept.iter().enumerate() {
+        let before = bad.traffic_count();
+        proxy.reload(config);
+        proxy.sample(&format!("/kept{i}"), 6);
+        assert_eq!(bad.traffic_count(), before, "change {i} made it forgotten");
+    }
+    // Another probe: the verdict is kept and checked at once.
+    bad.when(When::path("/other"), Answer::status(200));
+    good.when(When::path("/other"), Answer::status(200));
+    proxy.reload(&config_of(&members(&[&good, &bad], ""), &PROBE.replace("/healthz", "/other")));
+    proxy.await_standing(&bad, "healthy");
+    assert!(bad.probes().iter().any(|seen| seen.target == "/other"));
+}

@@ -1,0 +1,180 @@
+//! The naive model: health.md read aloud.
+//!
+//! It keeps every event since the pool began and works out each member anew from its whole life at every step. Slow
+//! and plain on purpose, and written from the text alone: it shares no rule with the heart, only its words (types).
+//! The one thing carried from step to step is who was ejected, because the text itself asks for it ("those already
+//! ejected keep their place").
+
+use crate::fit::{Fit, fit};
+use crate::stand::{Stand, stand};
+use pulsegate::health::{Admin, Initial, Judge, Outcome, Reason, Rules, Sample, Spec};
+use std::time::Duration;
+
+/// What happened to one member, in order.
+#[derive(Debug, Clone)]
+pub enum Turn {
+    /// Its identity began, or it was enabled after having been disabled.
+    Born(Initial, Judge),
+    /// A conclusive sample, as judged by the gates; `right` is its total when it was a right answer.
+    Judged { outcome: Outcome, right: Option<Duration> },
+    /// Its probe's fingerprint changed.
+    Blank,
+    /// The pool's judge changed to this one.
+    Judge(Judge),
+}
+
+/// One member: who it is and everything that happened to it.
+#[derive(Debug, Clone)]
+pub struct Life {
+    /// The model's own number for the identity, never used twice.
+    pub id: usize,
+    pub spec: Spec,
+    pub admin: Admin,
+    /// (order among all events of the pool, time, what).
+    pub turns: Vec<(usize, Duration, Turn)>,
+    /// Whether its last sample was over the relative gate.
+    over: bool,
+}
+
+/// A pool, and everything that happened to it.
+pub struct Model {
+    pub rules: Rules,
+    pub lives: Vec<Life>,
+    pub stand: Stand,
+    pub deadline: Duration,
+    events: usize,
+    born: usize,
+}
+
+impl Model {
+    pub fn new(now: Duration, rules: Rules, specs: Vec<Spec>) -> Model {
+        let stand = stand(&rules, &[], &[], &[], false);
+        let deadline = now + rules.initial_wait;
+        let mut model = Model { rules: rules.clone(), lives: vec![], stand, deadline, events: 0, born: 0 };
+        model.reshape(now, rules, specs);
+        model
+    }
+
+    pub fn observe(&mut self, now: Duration, id: usize, fingerprint: u64, sample: &Sample) {
+        self.events += 1;
+        if let Some(at) = self.lives.iter().position(|l| l.id == id && l.spec.fingerprint == fingerprint)
+            && sample.outcome != Outcome::Inconclusive
+            && self.lives[at].admin != Admin::Disabled
+        {
+            let (outcome, over) = self.gated(at, sample);
+            let total = sample.phases.total;
+            let right = matches!(sample.outcome, Outcome::Pass | Outcome::Fail(Reason::Slow)).then_some(total);
+            self.lives[at].over = over;
+            self.lives[at].turns.push((self.events, now, Turn::Judged { outcome, right }));
+            self.settle(now);
+        }
+    }
+
+    pub fn administer(&mut self, now: Duration, id: usize, admin: Admin) {
+        self.events += 1;
+        if let Some(at) = self.lives.iter().position(|l| l.id == id) {
+            self.order(now, at, admin);
+            self.settle(now);
+        }
+    }
+
+    pub fn advance(&mut self, now: Duration) {
+        self.settle(now);
+    }
+
+    /// health.md §9.
+    pub fn reshape(&mut self, now: Duration, rules: Rules, specs: Vec<Spec>) {
+        self.events += 1;
+        let had_proven = self.any_proven();
+        let old = std::mem::take(&mut self.lives);
+        let judge = (rules.judge != self.rules.judge).then_some(rules.judge);
+        self.rules = rules;
+        for spec in specs {
+            let Some(mut life) = old.iter().find(|l| l.spec.key == spec.key).cloned() else {
+                let turns = vec![(self.events, now, Turn::Born(self.initial(), self.rules.judge))];
+                self.lives.push(Life { id: self.born, admin: spec.admin, spec, turns, over: false });
+                self.born += 1;
+                continue;
+            };
+            if life.spec.fingerprint != spec.fingerprint {
+                life.turns.push((self.events, now, Turn::Blank));
+                life.over = false;
+            }
+            life.turns.extend(judge.map(|j| (self.events, now, Turn::Judge(j))));
+            let word = (life.spec.admin != spec.admin).then_some(spec.admin);
+            life.spec = spec;
+            self.lives.push(life);
+            if let Some(admin) = word {
+                self.order(now, self.lives.len() - 1, admin);
+            }
+        }
+        let newcomers = self.lives.iter().any(|l| !old.iter().any(|o| o.id == l.id));
+        if !self.any_proven() && (had_proven || newcomers) {
+            self.deadline = now + self.rules.initial_wait;
+        }
+        self.settle(now);
+    }
+
+    fn any_proven(&self) -> bool {
+        let active = |l: &&Life| l.admin == Admin::Enabled && l.spec.weight > 0;
+        self.lives.iter().filter(active).any(|l| fit(&l.turns).proven)
+    }
+
+    /// "`probe: off`: members start `initial: healthy`".
+    fn initial(&self) -> Initial {
+        if self.rules.probed { self.rules.initial } else { Initial::Healthy }
+    }
+
+    /// "disabled ones are not [probed], and start `unknown` when enabled".
+    fn order(&mut self, now: Duration, at: usize, admin: Admin) {
+        let life = &mut self.lives[at];
+        if life.admin == Admin::Disabled && admin != Admin::Disabled {
+            let initial = match self.rules.initial {
+                _ if !self.rules.probed => Initial::Healthy,
+                Initial::Unhealthy => Initial::Unhealthy,
+                Initial::Probe | Initial::Healthy => Initial::Probe,
+            };
+            life.turns.push((self.events, now, Turn::Born(initial, self.rules.judge)));
+            life.over = false;
+        }
+        life.admin = admin;
+    }
+
+    /// health.md §5: what the gates make of a sample, and whether it was over the relative one.
+    fn gated(&self, at: usize, sample: &Sample) -> (Outcome, bool) {
+        let (me, gates, total) = (&self.lives[at], self.rules.gates, sample.phases.total);
+        if !matches!(sample.outcome, Outcome::Pass | Outcome::Fail(Reason::Slow)) {
+            return (sample.outcome, false);
+        }
+        let previous = by_this_probe(me).map(|(order, _)| order).next().unwrap_or(0);
+        let mut others: Vec<Duration> = (self.lives.iter())
+            .filter(|l| l.id != me.id && l.admin == Admin::Enabled && l.spec.tier == me.spec.tier)
+            .filter_map(|l| by_this_probe(l).take_while(|(order, _)| *order > previous).find_map(|(_, right)| right))
+            .collect();
+        others.sort();
+        let over = others.len() >= 3
+            && gates
+                .max_latency_ratio
+                .is_some_and(|ratio| total > others[(others.len() - 1) / 2].mul_f64(ratio).max(gates.latency_floor));
+        let slow = gates.max_latency.is_some_and(|max| total > max) || (over && me.over);
+        (if slow { Outcome::Fail(Reason::Slow) } else { sample.outcome }, over)
+    }
+
+    /// Everything again from every member's whole life, the time, and who was ejected before.
+    fn settle(&mut self, now: Duration) {
+        let fits = self.fits();
+        self.stand = stand(&self.rules, &self.lives, &fits, &self.stand.out, now < self.deadline);
+    }
+
+    /// What each member's life adds up to.
+    pub fn fits(&self) -> Vec<Fit> {
+        self.lives.iter().map(|l| fit(&l.turns)).collect()
+    }
+}
+
+/// A member's samples by its present probe, newest first: (order among all events, total if it was a right answer).
+fn by_this_probe(life: &Life) -> impl Iterator<Item = (usize, Option<Duration>)> {
+    life.turns.iter().rev().take_while(|(_, _, turn)| !matches!(turn, Turn::Blank | Turn::Born(..))).filter_map(
+        |(order, _, turn)| if let Turn::Judged { right, .. } = turn { Some((*order, *right)) } else { None },
+    )
+}
