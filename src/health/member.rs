@@ -5,9 +5,13 @@
 
 use std::time::Duration;
 
+use super::history::History;
 use super::judge::{Judgement, Mark};
 use super::latency::Totals;
-use super::{Admin, Change, Class, Initial, Judge, MemberId, Outcome, Pace, Reason, Rules, Sample, Spec, Verdict};
+use super::pace::Unrest;
+use super::{
+    Admin, Change, Class, Initial, Judge, MemberId, Outcome, Pace, Reason, Rules, Sample, Spec, Verdict, Window,
+};
 
 /// A member of a pool, with its health.
 #[derive(Debug, Clone)]
@@ -24,24 +28,10 @@ pub struct Member {
     cause: Option<Reason>,
     last_fail: Option<Reason>,
     last_sample: Option<(Sample, Duration)>,
-    /// While a contrary sample is neither confirmed nor refuted: the agreeing ones in a row since.
-    unrest: Option<u32>,
+    unrest: Unrest,
     pub(super) turn: Turn,
     /// The cap's place outside the rotation, kept also while the tier does not serve.
     pub(super) out: bool,
-}
-
-/// A member's last samples, real ones only: what people are shown.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Window {
-    /// Passes among those shown.
-    pub passes: u32,
-    /// How many are shown: fewer than `size` until as many have come.
-    pub shown: u32,
-    /// The judge's window; 5 for the consecutive judge.
-    pub size: u32,
-    /// Passes the judge asks for; `None` for the consecutive judge.
-    pub required: Option<u32>,
 }
 
 /// What the relative latency gate needs to know, in the order in which the pool's samples came (0: never).
@@ -73,7 +63,7 @@ impl Member {
             cause: None,
             last_fail: None,
             last_sample: None,
-            unrest: None,
+            unrest: Unrest::default(),
             turn: Turn::default(),
             out: false,
         }
@@ -111,17 +101,12 @@ impl Member {
 
     /// Its last samples, real ones only.
     pub fn window(&self) -> Window {
-        let judge = self.judgement.judge();
-        let required = match judge {
-            Judge::Window { required, .. } => Some(required),
-            Judge::Consecutive { .. } => None,
-        };
-        Window { passes: self.history.passes(), shown: self.history.shown, size: judge.span(), required }
+        self.history.window(self.judgement.judge())
     }
 
     /// Passes (positive) or fails (negative) in a row, real ones only.
     pub fn streak(&self) -> i64 {
-        self.history.streak
+        self.history.streak()
     }
 
     /// The lower median of the totals of its last right answers, slow ones included (health.md §5).
@@ -129,7 +114,7 @@ impl Member {
         self.totals.median()
     }
 
-    /// When the verdict last changed, or the member began.
+    /// When the verdict last changed, or the member began; again after it was disabled.
     pub fn since(&self) -> Duration {
         self.since
     }
@@ -146,7 +131,7 @@ impl Member {
 
     /// How soon its next probe is due.
     pub fn pace(&self) -> Pace {
-        if self.unrest.is_some() { Pace::Fast } else { Pace::Steady }
+        self.unrest.pace()
     }
 
     /// Enabled and of weight > 0: one that counts in its tier.
@@ -173,7 +158,7 @@ impl Member {
     pub(super) fn badness(&self) -> u64 {
         match self.judgement.passes() {
             Some(passes) => u64::from(u32::MAX - passes),
-            None => self.history.streak.min(0).unsigned_abs(),
+            None => self.streak().min(0).unsigned_abs(),
         }
     }
 
@@ -199,7 +184,7 @@ impl Member {
             self.turn.total = sample.phases.total;
             self.totals.push(sample.phases.total, span as usize);
         }
-        self.unrest = self.unrest_after(before, sample.outcome);
+        self.unrest.record(before, sample.outcome, self.judgement.confirmation());
         self.note_verdict(now, before);
         self.last_sample = Some((sample, now));
     }
@@ -243,8 +228,13 @@ impl Member {
         self.history = History::default();
         self.totals.clear();
         self.turn = Turn::default();
-        self.unrest = None;
+        self.unrest = Unrest::default();
         self.unverified = true;
+    }
+
+    /// Without probes there is nothing to verify, and nobody who ever could.
+    pub(super) fn settle_mark(&mut self, rules: &Rules) {
+        self.unverified &= rules.probed;
     }
 
     /// Other numbers for the judge.
@@ -253,7 +243,7 @@ impl Member {
             return;
         }
         let before = self.verdict();
-        self.judgement.rejudge(judge, self.history.streak);
+        self.judgement.rejudge(judge, self.streak());
         self.history.shorten(judge.span());
         self.totals.shorten(judge.span() as usize);
         self.note_verdict(now, before);
@@ -266,50 +256,9 @@ impl Member {
             return;
         }
         self.since = now;
-        self.unrest = None;
+        self.unrest = Unrest::default();
         self.proven |= verdict == Verdict::Healthy;
         self.cause = if verdict == Verdict::Unhealthy { self.last_fail } else { None };
-    }
-
-    /// The pace (health.md §2): a contrary sample quickens, enough agreeing ones in a row calm, slowness does neither.
-    fn unrest_after(&self, before: Verdict, outcome: Outcome) -> Option<u32> {
-        let contrary = match before {
-            Verdict::Unhealthy => outcome == Outcome::Pass,
-            Verdict::Unknown | Verdict::Healthy => outcome != Outcome::Pass,
-        };
-        match self.unrest {
-            _ if contrary && outcome != Outcome::Fail(Reason::Slow) => Some(0),
-            Some(_) if contrary => Some(0),
-            Some(agreeing) => Some(agreeing + 1).filter(|agreeing| *agreeing < self.judgement.confirmation()),
-            None => None,
-        }
-    }
-}
-
-/// The last results, the newest in bit 0, and how many in a row were alike.
-#[derive(Debug, Clone, Copy, Default)]
-struct History {
-    bits: u64,
-    shown: u32,
-    streak: i64,
-}
-
-impl History {
-    fn push(&mut self, mark: Mark, span: u32) {
-        self.bits = self.bits << 1 | u64::from(mark == Mark::Pass);
-        self.shown = (self.shown + 1).min(span);
-        self.streak = match mark {
-            Mark::Pass => self.streak.max(0).saturating_add(1),
-            Mark::Fail => self.streak.min(0).saturating_sub(1),
-        };
-    }
-
-    fn shorten(&mut self, span: u32) {
-        self.shown = self.shown.min(span);
-    }
-
-    fn passes(&self) -> u32 {
-        self.bits.checked_shl(64 - self.shown).unwrap_or(0).count_ones()
     }
 }
 
@@ -317,90 +266,6 @@ impl History {
 mod tests {
     use super::super::trial::{Trial, fail_as, inconclusive, pass, pass_in, rules, specs};
     use super::*;
-
-    /// Plays `P` (pass), `F` (fail), `S` (slow) and `.` (inconclusive); answers with the pace after each: `s` or `F`.
-    fn paces(rules: Rules, results: &str) -> String {
-        let mut trial = Trial::new(rules, specs(1));
-        let after = |result| {
-            trial.at(1, act(result));
-            if trial.member(1).pace() == Pace::Fast { 'F' } else { 's' }
-        };
-        results.chars().map(after).collect()
-    }
-
-    fn act(result: char) -> super::super::trial::Act {
-        match result {
-            'P' => pass(1),
-            'F' => fail_as(1, Reason::Refused),
-            'S' => fail_as(1, Reason::Slow),
-            _ => inconclusive(1),
-        }
-    }
-
-    #[test]
-    fn the_pace_quickens_until_the_verdict_flips_or_is_confirmed() {
-        // health.md §2, case C36
-        let consecutive = Judge::Consecutive { failures: 3, passes: 2 };
-        let window = Judge::Window { size: 4, required: 3 };
-        let rows = [
-            // healthy, one contrary: confirmed by P passes, or flipped
-            (consecutive, Initial::Healthy, "PFPPP", "sFFss"),
-            (consecutive, Initial::Healthy, "FPFPP", "FFFFs"),
-            (consecutive, Initial::Healthy, "FFFFF", "FFsss"),
-            // unhealthy, one contrary: confirmed by F fails, or flipped
-            (consecutive, Initial::Healthy, "FFFPFFF", "FFsFFFs"),
-            (consecutive, Initial::Healthy, "FFFPFPP", "FFsFFFs"),
-            // unknown: after a fail
-            (consecutive, Initial::Probe, "FFF", "FFs"),
-            (consecutive, Initial::Probe, "FP", "Fs"),
-            (consecutive, Initial::Probe, "P", "s"),
-            (consecutive, Initial::Unhealthy, "FPFFF", "sFFFs"),
-            // window: n in a row
-            (window, Initial::Healthy, "FPPPPP", "FFFFss"),
-            (window, Initial::Healthy, "FFFPFPFPP", "FssFFFFFs"),
-            (window, Initial::Healthy, "FFPFFFF", "FsFFFFs"),
-            // slowness does not quicken, nor calm what is quick
-            (consecutive, Initial::Healthy, "SSS", "sss"),
-            (consecutive, Initial::Probe, "SSS", "sss"),
-            (consecutive, Initial::Healthy, "FPSPP", "FFFFs"),
-            // nothing learnt, nothing changed
-            (consecutive, Initial::Healthy, ".F.P.P.", "sFFFFss"),
-        ];
-        for (judge, initial, results, expected) in rows {
-            let rules = Rules { judge, initial, ..rules() };
-            assert_eq!(paces(rules, results), expected, "{judge:?} {initial:?} {results}");
-        }
-    }
-
-    #[test]
-    fn windows_and_streaks_show_real_samples_only() {
-        let window = Judge::Window { size: 4, required: 3 };
-        let consecutive = Judge::Consecutive { failures: 3, passes: 1 };
-        let rows = [
-            (window, Initial::Probe, "", (0, 0, 4, Some(3)), 0),
-            (window, Initial::Probe, "P", (1, 1, 4, Some(3)), 1),
-            (window, Initial::Probe, "FFP", (1, 3, 4, Some(3)), 1),
-            (window, Initial::Healthy, "PFPFF", (1, 4, 4, Some(3)), -2),
-            (window, Initial::Healthy, "P.P", (2, 2, 4, Some(3)), 2),
-            (Judge::Window { size: 64, required: 1 }, Initial::Probe, "PP", (2, 2, 64, Some(1)), 2),
-            (consecutive, Initial::Probe, "PPPPPPF", (4, 5, 5, None), -1),
-            (consecutive, Initial::Healthy, "SS", (0, 2, 5, None), -2),
-        ];
-        for (judge, initial, results, (passes, shown, size, required), streak) in rows {
-            let mut trial = Trial::new(Rules { judge, initial, ..rules() }, specs(1));
-            results.chars().for_each(|result| drop(trial.at(1, act(result))));
-            assert_eq!(trial.member(1).window(), Window { passes, shown, size, required }, "{judge:?} {results}");
-            assert_eq!(trial.member(1).streak(), streak, "{judge:?} {results}");
-        }
-    }
-
-    #[test]
-    fn a_full_window_of_64_is_counted_whole() {
-        let judge = Judge::Window { size: 64, required: 1 };
-        let mut trial = Trial::new(Rules { judge, ..rules() }, specs(1));
-        (0..100).for_each(|_| drop(trial.at(1, pass(1))));
-        assert_eq!(trial.member(1).window(), Window { passes: 64, shown: 64, size: 64, required: Some(1) });
-    }
 
     #[test]
     fn a_cause_lasts_until_the_member_is_healthy_again() {

@@ -7,9 +7,11 @@
 //! Not here: who gets the next request (`balance`), how a probe is made (`probe`), who is told of a change (`telemetry`).
 
 mod cap;
+mod history;
 mod judge;
 mod latency;
 mod member;
+mod pace;
 mod picture;
 mod pool;
 mod reshape;
@@ -20,11 +22,15 @@ mod tier;
 #[cfg(test)]
 mod examples;
 #[cfg(test)]
+mod histories;
+#[cfg(test)]
 mod properties;
 #[cfg(test)]
 mod trial;
 
-pub use member::{Member, Window};
+pub use history::Window;
+pub use member::Member;
+pub use pace::Pace;
 pub use picture::Picture;
 pub use pool::PoolHealth;
 pub use rules::{Admin, Gates, Initial, Judge, Key, OnAllUnhealthy, Rules, Spec};
@@ -84,16 +90,9 @@ pub enum Mode {
     Normal,
 }
 
-/// How soon the next probe is due (health.md §2).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Pace {
-    /// At `interval`.
-    Steady,
-    /// At `fast_interval`: something may be changing.
-    Fast,
-}
-
-/// Something that changed in a step, to be announced exactly once. A step's changes come in the order of this list.
+/// Something that changed in a step, to be announced exactly once.
+///
+/// A step's changes come in this order: `Verdict` and `Admin`, member by member; `Place`; `Fallback`; `Tier`; `Mode`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
     /// A verdict flipped.

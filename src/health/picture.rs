@@ -2,7 +2,7 @@
 //!
 //! Drawn whole rather than patched, so that it cannot drift from what it shows. Not here: time, and what to announce.
 
-use super::{Admin, Member, Mode, OnAllUnhealthy, Rules, Standing, Verdict, cap, tier};
+use super::{Admin, Member, Mode, OnAllUnhealthy, Rules, Standing, cap, tier};
 
 /// How the pool and each member stand now.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -93,12 +93,11 @@ impl Scene {
             Scene::Down => Standing::Ejected,
             Scene::Fallback => Standing::Fallback,
             _ if !member.proven() => Standing::Unknown,
-            Scene::Serving(tier) if usize::from(member.spec().tier) == tier => match member.verdict() {
-                Verdict::Healthy => Standing::Healthy,
-                _ if member.out => Standing::Ejected,
-                _ => Standing::Kept,
-            },
-            Scene::Waiting | Scene::Serving(_) => Standing::Standby,
+            Scene::Serving(tier) if usize::from(member.spec().tier) != tier => Standing::Standby,
+            Scene::Serving(_) if member.healthy() => Standing::Healthy,
+            Scene::Serving(_) if member.out => Standing::Ejected,
+            Scene::Serving(_) => Standing::Kept,
+            Scene::Waiting => Standing::Standby,
         }
     }
 }

@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use super::{Change, Key, Member, PoolHealth, Rules, Spec, Standing};
+use super::{Change, Key, Member, PoolHealth, Rules, Spec, Standing, Verdict};
 
 impl PoolHealth {
     /// Other rules, other members. State is kept by [`Key`]; a key that is new starts fresh, one that is gone is forgotten.
@@ -23,8 +23,8 @@ impl PoolHealth {
                 Some((mut member, standing)) => {
                     let before = member.state();
                     member.reload(now, &self.rules, spec);
-                    if probes_stopped {
-                        // Nobody is left to say that it is healthy again.
+                    if probes_stopped && member.verdict() != Verdict::Healthy {
+                        // Nobody is left to say that it is healthy.
                         member.restart(now, &self.rules);
                     }
                     changes.extend(member.changes_since(before));
@@ -38,7 +38,7 @@ impl PoolHealth {
         }
         self.picture.standings = standings;
 
-        // Not at every reload of a pool that nobody of has ever passed: its fallback must not stall for each.
+        // Not at every reload of a pool where nobody has ever passed: its fallback must not stall for each.
         let begins_anew = had_proven || self.next_id > newest;
         if begins_anew && !self.has_proven() {
             self.deadline = now.saturating_add(self.rules.initial_wait);
@@ -69,6 +69,7 @@ impl Member {
         if has_other_probe {
             self.unverify();
         }
+        self.settle_mark(rules);
         self.rejudge(now, rules.judge);
         if let Some(admin) = file_says {
             self.admit(now, rules, admin);
@@ -79,7 +80,7 @@ impl Member {
 #[cfg(test)]
 mod tests {
     use super::super::trial::{Act, Trial, admin, fail, fail_as, ms, pass, pass_in, rules, spec, specs};
-    use super::super::{Admin, Gates, Initial, Judge, Mode, OnAllUnhealthy, Pace, Reason, Window};
+    use super::super::{Admin, Gates, Initial, Judge, OnAllUnhealthy, Pace, Reason, Window};
     use super::*;
 
     /// Three members: the first ejected with one pass towards coming back, the second with one fail, the third well.
@@ -252,7 +253,16 @@ mod tests {
             (12, Act::Reload(rules(), specs(3)), "HHH"),
             (13, fail(1), "EHH m1 healthy -> unhealthy"),
         ]);
-        assert_eq!(trial.pool.picture().mode, Mode::Normal);
+        let other_probe = |rules: Rules| {
+            let specs = specs(3).into_iter().map(|spec| Spec { fingerprint: 9, ..spec });
+            Act::Reload(rules, specs.collect())
+        };
+        trial.at(14, other_probe(rules()));
+        assert!(trial.member(1).unverified());
+        trial.at(15, other_probe(unprobed()));
+        trial.at(16, Act::Reload(unprobed(), specs(3)));
+        assert!(!trial.pool.members().iter().any(Member::unverified), "there is nothing to verify without a probe");
+        assert_eq!(trial.member(3).since(), ms(0), "nothing changed for one that was healthy");
     }
 
     #[test]

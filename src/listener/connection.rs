@@ -17,6 +17,10 @@ tokio::task_local! {
     pub static CONNECTION: Arc<Connection>;
 }
 
+const REQUEST_TIMEOUT: &str = "HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+const HEADER_TOO_LARGE: &str =
+    "HTTP/1.1 431 Request Header Fields Too Large\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+
 /// No deadline.
 const NEVER: u64 = u64::MAX;
 
@@ -155,6 +159,18 @@ impl Connection {
                 self.header_bytes.fetch_add(bytes, Relaxed);
             }
             Phase::Request => {}
+        }
+    }
+
+    /// The answer to a header that was cut short, once.
+    pub fn take_answer(&self) -> Option<&'static str> {
+        if self.phase() != Phase::Header || self.own_status() != 0 {
+            return None;
+        }
+        match self.cut() {
+            Cut::HeaderTimeout => Some(REQUEST_TIMEOUT),
+            Cut::HeaderTooLarge => Some(HEADER_TOO_LARGE),
+            Cut::None | Cut::Deadline | Cut::WriteTimeout => None,
         }
     }
 

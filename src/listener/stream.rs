@@ -28,6 +28,9 @@ use crate::clock;
 /// An answer's header and a small body fit; what is larger goes out as it comes.
 const WRITE_BUFFER: usize = 4096;
 
+/// How long a refused client may go on sending before it is cut.
+const LINGER: Duration = Duration::from_secs(1);
+
 /// A client's byte stream with deadlines, limits and a write buffer.
 pub struct Conduit {
     io: TcpStream,
@@ -39,6 +42,8 @@ pub struct Conduit {
     write_alarm: Alarm,
     /// Since when a write has been waiting for the client.
     stalled_since: Option<Duration>,
+    /// Until when a refused client's further bytes are read and thrown away.
+    linger_until: Option<Duration>,
     digest: Arc<SocketDigest>,
 }
 
@@ -56,6 +61,7 @@ impl Conduit {
             read_alarm: Alarm::default(),
             write_alarm: Alarm::default(),
             stalled_since: None,
+            linger_until: None,
             digest: Arc::new(digest),
         }
     }
@@ -84,6 +90,23 @@ impl Conduit {
         ready!(self.write_alarm.poll(cx, deadline));
         self.connection.cut_short(Cut::WriteTimeout);
         Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client takes no answer")))
+    }
+
+    /// Closing over unread bytes resets the connection, and the reset may overtake the answer: so what a refused client
+    /// still sends is read for a while (RFC 9112 section 9.6).
+    fn poll_linger(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let Some(until) = self.linger_until else { return Poll::Ready(Ok(())) };
+        let mut scrap = [0; 4096];
+        loop {
+            if self.read_alarm.poll(cx, until).is_ready() {
+                return Poll::Ready(Ok(()));
+            }
+            let mut scrap = ReadBuf::new(&mut scrap);
+            ready!(Pin::new(&mut self.io).poll_read(cx, &mut scrap))?;
+            if scrap.filled().is_empty() {
+                return Poll::Ready(Ok(()));
+            }
+        }
     }
 
     fn poll_deadline(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -139,25 +162,23 @@ impl AsyncWrite for Conduit {
         Pin::new(&mut self.io).poll_flush(cx)
     }
 
+    /// Pingora ends a connection here; where the stream itself refused a header, the client still gets its answer.
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        ready!(self.poll_drain(cx))?;
-        Pin::new(&mut self.io).poll_shutdown(cx)
+        let this = &mut *self;
+        if let Some(answer) = this.connection.take_answer() {
+            this.connection.sending(answer.as_bytes());
+            this.out.extend_from_slice(answer.as_bytes());
+            this.linger_until = Some(clock::monotonic() + LINGER);
+        }
+        ready!(this.poll_drain(cx))?;
+        ready!(Pin::new(&mut this.io).poll_shutdown(cx))?;
+        this.poll_linger(cx)
     }
 }
 
 #[async_trait]
 impl Shutdown for Conduit {
-    /// Pingora ends a connection here; where the stream itself refused a header, the client still gets its answer.
     async fn shutdown(&mut self) {
-        let answer = match (self.connection.phase(), self.connection.cut()) {
-            (Phase::Header, Cut::HeaderTimeout) => "408 Request Timeout",
-            (Phase::Header, Cut::HeaderTooLarge) => "431 Request Header Fields Too Large",
-            _ => "",
-        };
-        if !answer.is_empty() {
-            let answer = format!("HTTP/1.1 {answer}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
-            let _ = self.write_all(answer.as_bytes()).await;
-        }
         let _ = AsyncWriteExt::shutdown(self).await;
     }
 }

@@ -56,6 +56,11 @@ impl Roster {
         self.fails_when_unhealthy
     }
 
+    /// Whether anyone may be picked beside `tried`.
+    pub fn has_others(&self, tried: &[MemberId]) -> bool {
+        self.balancer.candidates().iter().any(|c| !tried.contains(&self.members[c.index].id()))
+    }
+
     pub(super) fn pick(&self, turn: &AtomicUsize, draw: u64, tried: &[MemberId]) -> Option<usize> {
         let load = |index: usize| self.members[index].in_flight();
         if tried.is_empty() {

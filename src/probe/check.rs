@@ -94,6 +94,22 @@ pub struct Exchange {
     pub body: Vec<u8>,
 }
 
+impl Exchange {
+    /// The header of the answer as it came, with those of interim answers before it; empty: what came is no answer.
+    pub fn answer_head(&self) -> &[u8] {
+        let mut end = 0;
+        while let Some(length) = self.received[end..].windows(4).position(|bytes| bytes == b"\r\n\r\n") {
+            let head = &self.received[end..end + length];
+            end += length + 4;
+            let code = head.strip_prefix(b"HTTP/1.1 ").unwrap_or_default();
+            if !code.starts_with(b"1") || code.starts_with(b"101") {
+                break;
+            }
+        }
+        &self.received[..end]
+    }
+}
+
 impl Check {
     /// The probe of the member whose configured name is `host` (without port; an IPv6 literal without brackets). `address`
     /// is what the name means now, with the port that is probed.

@@ -14,7 +14,7 @@ use pingora::http::RequestHeader;
 use pingora::proxy::Session;
 
 use super::admit;
-use super::blame::Fault;
+use super::blame::{Blame, Fault, Stage};
 use super::pick::{self, Picked};
 use super::refusal::Refusal;
 use super::retry::Spent;
@@ -159,9 +159,17 @@ impl Ctx {
         self.lease = Some(picked.lease);
     }
 
-    /// Nobody could be picked: the line says how the pool stood.
+    /// Whom the next pick leaves out: those that failed this request. Where they are all there is, one that answered badly
+    /// may be asked again (whether to was decided before); one that cannot be dialled may not: nothing changes so fast.
+    pub fn avoided(&self) -> &[MemberId] {
+        let refused = self.fault.is_some_and(|fault| fault.stage == Stage::Connect);
+        let others = self.pool.as_ref().is_some_and(|pool| pool.live.roster().has_others(&self.tried));
+        if refused || others { &self.tried } else { &[] }
+    }
+
+    /// Nobody could be picked: the line says how the pool stood, unless it has attempts to tell of.
     pub fn nobody_picked(&mut self) {
-        let Some(pool) = &self.pool else { return };
+        let Some(pool) = self.pool.as_ref().filter(|_| self.attempts.is_empty()) else { return };
         let roster = pool.live.roster();
         let picture = roster.picture();
         let waited = self.lb.map_or(Duration::ZERO, |lb| lb.waited);
@@ -257,7 +265,7 @@ impl Ctx {
                 Some(refusal) => (refusal.outcome(), Some(refusal.why())),
                 None => by_client,
             },
-            (Some(refusal), Some(fault)) if self.attempts.len() > 1 && fault.blame == super::blame::Blame::Member => {
+            (Some(refusal), Some(fault)) if self.attempts.len() > 1 && fault.blame == Blame::Member => {
                 (refusal.outcome(), Some(Why::RetriesSpent))
             }
             (Some(refusal), _) => (refusal.outcome(), Some(refusal.why())),

@@ -74,7 +74,7 @@ impl ProxyHttp for Hooks {
         let Some(pool) = ctx.pool.clone() else { return Err(refuse(ctx, Refusal::Internal)) };
         let (picked, connection) = match ctx.again.take() {
             Some(lease) => (Picked { lease, waited: Duration::ZERO }, Connection::Fresh),
-            None => match pick::pick(&pool.live, &ctx.tried).await {
+            None => match pick::pick(&pool.live, ctx.avoided()).await {
                 Ok(picked) => (picked, Connection::Any),
                 Err(refusal) => {
                     ctx.nobody_picked();
@@ -187,8 +187,10 @@ impl ProxyHttp for Hooks {
             ctx.refusal = fault.refusal;
         }
         let Some(refusal) = ctx.refusal else { return silent };
-        // An answer over an unread body ends the connection; so does the end of the process.
-        let reuse = session.is_body_done() && !self.is_ending() && refusal != Refusal::BadRequest;
+        // Pingora keeps a connection only if the request was refused before a pool was asked. An answer over an unread
+        // body ends it too; so does the end of the process.
+        let early = ctx.pool.is_none() && refusal != Refusal::BadRequest;
+        let reuse = early && session.is_body_done() && !self.is_ending();
         if !reuse {
             session.set_keepalive(None);
         }

@@ -25,11 +25,10 @@ pub struct Picked {
 
 /// Picks a member of `pool` for a request that has tried `tried`.
 ///
-/// At a cold start it waits for a first healthy member until the pool's deadline (health.md §2). Where everyone has been
-/// tried, one of them is tried again: whether that is allowed was decided before.
+/// At a cold start it waits for a first healthy member until the pool's deadline (health.md §2).
 ///
 /// # Errors
-/// Nobody can serve, or too many wait already.
+/// Nobody can serve, all have been tried, or too many wait already.
 pub async fn pick(pool: &Pool, tried: &[MemberId]) -> Result<Picked, Refusal> {
     match choose(pool, tried) {
         Choice::Member(lease) => Ok(Picked { lease, waited: Duration::ZERO }),
@@ -60,8 +59,7 @@ fn choose(pool: &Pool, tried: &[MemberId]) -> Choice {
         Pick::Member(lease) => Choice::Member(lease),
         Pick::Wait => Choice::Wait,
         Pick::AllUnhealthy => Choice::Refuse(Refusal::AllUnhealthy),
-        Pick::Nobody if tried.is_empty() => Choice::Refuse(Refusal::NoMember),
-        Pick::Nobody => choose(pool, &[]),
+        Pick::Nobody => Choice::Refuse(Refusal::NoMember),
     }
 }
 

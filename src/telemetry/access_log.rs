@@ -67,7 +67,7 @@ impl AccessLog {
     /// Queues one line, or counts it as dropped. Never waits for the sink.
     pub fn write(&self, record: &Record<'_>) {
         let Some(lines) = &self.lines else { return };
-        let mut line = LINE.take();
+        let mut line = LINE.try_with(Cell::take).unwrap_or_default();
         match record.render(&mut line) {
             Ok(()) if lines.push(&line) => {}
             Ok(()) => tracing::warn!("the access log cannot keep up, lines are dropped and counted"),
@@ -75,7 +75,8 @@ impl AccessLog {
         }
         line.clear();
         line.shrink_to(KEPT_CAPACITY);
-        LINE.set(line);
+        // In a thread that is ending the buffer is gone already.
+        let _ = LINE.try_with(|kept| kept.set(line));
     }
 
     /// Lines that were not and will not be written, since the start.
@@ -102,3 +103,6 @@ impl AccessLog {
         self.lines.as_ref().map_or(0, |lines| lines.close(within))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -21,7 +21,7 @@ use tracing_subscriber::filter::{EnvFilter, LevelFilter, ParseError};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 use tracing_subscriber::registry::Registry;
 
-use super::json;
+use super::json::{self, Shown};
 use super::lines::{Lines, Output, Told};
 use super::record::Rfc3339;
 use crate::clock;
@@ -132,12 +132,13 @@ thread_local! {
 
 impl<S: Subscriber> Layer<S> for ToLines {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
-        let mut line = LINE.take();
+        let mut line = LINE.try_with(Cell::take).unwrap_or_default();
         render(&mut line, self.style, clock::wall(), event);
         self.lines.push(&line);
         line.clear();
         line.shrink_to(16 << 10);
-        LINE.set(line);
+        // In a thread that is ending the buffer is gone already.
+        let _ = LINE.try_with(|kept| kept.set(line));
     }
 }
 
@@ -166,7 +167,7 @@ fn render(line: &mut Vec<u8>, style: Style, time: SystemTime, event: &Event<'_>)
                 _ => ("", "", ""),
             };
             let (time, level, target) = (Rfc3339(time), metadata.level(), metadata.target());
-            let message = super::json::Shown(&parts.message);
+            let message = Shown(&parts.message);
             // Writing to a vector cannot fail.
             let _ = write!(line, "{dim}{time}{reset} {colour}{level:>5}{reset} {dim}{target}:{reset} {message}");
             if target != super::HEALTH {
@@ -268,3 +269,6 @@ fn level_colour(level: Level) -> &'static str {
         Level::DEBUG | Level::TRACE => "\x1b[34m",
     }
 }
+
+#[cfg(test)]
+mod tests;

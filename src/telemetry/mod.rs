@@ -7,6 +7,8 @@
 //! Not here: who changed and why (`health`), when a request is over (`proxy`), what the admin API answers (`admin`).
 
 mod access_log;
+#[cfg(test)]
+mod child;
 mod events;
 mod json;
 mod lines;

@@ -267,3 +267,6 @@ fn passes_of_shown<S: Serializer>(window: &Option<Window>, serializer: S) -> Res
         _ => serializer.serialize_none(),
     }
 }
+
+#[cfg(test)]
+mod tests;

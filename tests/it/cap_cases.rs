@@ -165,9 +165,9 @@ fn fallback_serves_all_enabled_and_ends_at_the_first_recovery() {
     let proxy = Proxy::start(&config_of(&members, &format!("{PROBE}\nmax_unhealthy_percent: 100")));
     proxy.await_mode("normal");
     origins.iter().for_each(|origin| origin.when(When::probe(), fail()));
-    proxy.await_mode("fallback");
-    assert_eq!(proxy.events(&[("kind", "fallback")]).len(), 1, "one line for one transition");
+    proxy.await_event(0, &[("kind", "fallback"), ("to", "fallback")]);
     let lines = proxy.sample("/fallback", 30);
+    assert_eq!(proxy.events(&[("kind", "fallback")]).len(), 1, "one line for one transition");
     assert!(lines.iter().all(|line| line.json["status"] == 200));
     assert!(origins.iter().all(|origin| origin.traffic_count() == 10));
 

@@ -166,7 +166,7 @@ fn own_answers_to_head_carry_no_body_and_keep_the_connection() {
     let pools = [
         pool("dead", &dead, ""),
         pool("broken", &broken, ""),
-        pool("stuck", &stuck, "upstream: { read_timeout: 200ms }"),
+        pool("stuck", &stuck, "upstream: { read_timeout: 200ms }, retries: { attempts: 1 }"),
         format!("  nobody: {{ members: [{nobody}], probe: off }}\n"),
     ];
     let route = |name: &str| format!("  - {{ path: /{name}, pool: {name} }}\n");
@@ -276,7 +276,8 @@ fn answer_that_breaks_off_is_never_shown_as_whole() {
         let proxy = unprobed(&origin, "");
         for path in ["/sized", "/chunked"] {
             let reply = crate::harness::client::try_request(proxy.address(), "GET", path, &[], "");
-            assert!(reply.is_ok_and(|reply| !reply.complete), "{path} after {end:?}");
+            // A reset may overtake what was sent before it; then there is no answer at all.
+            assert!(!reply.is_ok_and(|reply| reply.complete), "{path} after {end:?}");
             let line = proxy.access(path);
             assert!(line.has(&[("outcome", "upstream_error"), ("reason", "upstream_reset")]), "{}", line.raw);
         }

@@ -130,7 +130,18 @@ pub fn news(before: &Facts, after: &Facts) -> Vec<String> {
     in_order(&news)
 }
 
-/// Announcements as text, sorted: their order within one step means nothing.
+/// Where a kind of announcement stands within one step: first the members', then what follows from them.
+pub fn rank(change: &Change) -> usize {
+    match change {
+        Change::Verdict { .. } | Change::Admin { .. } => 1,
+        Change::Place { .. } => 2,
+        Change::Fallback { .. } => 3,
+        Change::Tier { .. } => 4,
+        Change::Mode { .. } => 5,
+    }
+}
+
+/// Announcements as text, sorted, so that the members' own order means nothing.
 pub fn in_order(changes: &[Change]) -> Vec<String> {
     let mut lines: Vec<String> = changes.iter().map(|change| format!("{change:?}")).collect();
     lines.sort();

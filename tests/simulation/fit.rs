@@ -39,7 +39,10 @@ pub fn fit(turns: &[(usize, Duration, Turn)]) -> Fit {
         match turn {
             Turn::Born(initial, judge) => f = Fit { last: f.last, ..Fit::born(*at, *initial, *judge) },
             Turn::Judged { outcome, right } => f.judged(*at, *outcome, *right),
-            Turn::Blank => f.blank(),
+            Turn::Blank { probed } => f.blank(*probed),
+            // "`probe: off`: members start `initial: healthy`": no sample could ever end another verdict or the mark.
+            Turn::Unprobed if f.verdict == Verdict::Healthy => f.unverified = false,
+            Turn::Unprobed => f = Fit { last: f.last, ..Fit::born(*at, Initial::Healthy, f.judge) },
             Turn::Judge(judge) => f.judged_by(*judge),
         }
         f.proven |= f.verdict == Verdict::Healthy;
@@ -135,8 +138,8 @@ impl Fit {
     }
 
     /// "verdict kept, marked `unverified`, window emptied (missing places count as the kept verdict)".
-    fn blank(&mut self) {
-        self.unverified = true;
+    fn blank(&mut self, probed: bool) {
+        self.unverified = probed;
         self.places = vec![self.verdict != Verdict::Unhealthy; size(self.judge)];
         (self.real, self.rights, self.streak, self.pace) = (vec![], vec![], 0, Pace::Steady);
     }

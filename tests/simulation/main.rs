@@ -27,7 +27,7 @@ use std::time::Duration;
 use world::{Event, World};
 
 /// Seeds in the ordinary suite, and events in each.
-const SEEDS: u64 = 150;
+const SEEDS: u64 = 400;
 const STEPS: usize = 80;
 
 #[test]
@@ -112,6 +112,9 @@ impl Pair {
             let before = self.facts.clone();
             let told = self.happen(now, event);
             self.check()?;
+            if !told.iter().map(facts::rank).is_sorted() {
+                return Err(vec![format!("announced out of order: {told:?}")]);
+            }
             let (told, expected) = (facts::in_order(&told), facts::news(&before, &self.facts));
             if told == expected {
                 Ok(facts::kinds(&told))

@@ -17,8 +17,10 @@ pub enum Turn {
     Born(Initial, Judge),
     /// A conclusive sample, as judged by the gates; `right` is its total when it was a right answer.
     Judged { outcome: Outcome, right: Option<Duration> },
-    /// Its probe's fingerprint changed.
-    Blank,
+    /// Its probe's fingerprint changed; `probed` says whether there is a probe at all.
+    Blank { probed: bool },
+    /// Nobody probes it any more.
+    Unprobed,
     /// The pool's judge changed to this one.
     Judge(Judge),
 }
@@ -48,7 +50,7 @@ pub struct Model {
 
 impl Model {
     pub fn new(now: Duration, rules: Rules, specs: Vec<Spec>) -> Model {
-        let stand = stand(&rules, &[], &[], &[], false);
+        let stand = stand(&rules, &[], &[], &[], true);
         let deadline = now + rules.initial_wait;
         let mut model = Model { rules: rules.clone(), lives: vec![], stand, deadline, events: 0, born: 0 };
         model.reshape(now, rules, specs);
@@ -58,6 +60,7 @@ impl Model {
     pub fn observe(&mut self, now: Duration, id: usize, fingerprint: u64, sample: &Sample) {
         self.events += 1;
         if let Some(at) = self.lives.iter().position(|l| l.id == id && l.spec.fingerprint == fingerprint)
+            && self.rules.probed
             && sample.outcome != Outcome::Inconclusive
             && self.lives[at].admin != Admin::Disabled
         {
@@ -88,6 +91,7 @@ impl Model {
         let had_proven = self.any_proven();
         let old = std::mem::take(&mut self.lives);
         let judge = (rules.judge != self.rules.judge).then_some(rules.judge);
+        let unprobed = self.rules.probed && !rules.probed;
         self.rules = rules;
         for spec in specs {
             let Some(mut life) = old.iter().find(|l| l.spec.key == spec.key).cloned() else {
@@ -97,10 +101,11 @@ impl Model {
                 continue;
             };
             if life.spec.fingerprint != spec.fingerprint {
-                life.turns.push((self.events, now, Turn::Blank));
+                life.turns.push((self.events, now, Turn::Blank { probed: self.rules.probed }));
                 life.over = false;
             }
             life.turns.extend(judge.map(|j| (self.events, now, Turn::Judge(j))));
+            life.turns.extend(unprobed.then_some((self.events, now, Turn::Unprobed)));
             let word = (life.spec.admin != spec.admin).then_some(spec.admin);
             life.spec = spec;
             self.lives.push(life);
@@ -163,7 +168,7 @@ impl Model {
     /// Everything again from every member's whole life, the time, and who was ejected before.
     fn settle(&mut self, now: Duration) {
         let fits = self.fits();
-        self.stand = stand(&self.rules, &self.lives, &fits, &self.stand.out, now < self.deadline);
+        self.stand = stand(&self.rules, &self.lives, &fits, &self.stand.out, now >= self.deadline);
     }
 
     /// What each member's life adds up to.
@@ -174,7 +179,7 @@ impl Model {
 
 /// A member's samples by its present probe, newest first: (order among all events, total if it was a right answer).
 fn by_this_probe(life: &Life) -> impl Iterator<Item = (usize, Option<Duration>)> {
-    life.turns.iter().rev().take_while(|(_, _, turn)| !matches!(turn, Turn::Blank | Turn::Born(..))).filter_map(
+    life.turns.iter().rev().take_while(|(_, _, turn)| !matches!(turn, Turn::Blank { .. } | Turn::Born(..))).filter_map(
         |(order, _, turn)| if let Turn::Judged { right, .. } = turn { Some((*order, *right)) } else { None },
     )
 }

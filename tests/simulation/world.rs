@@ -104,9 +104,10 @@ impl World {
         Event::Sample { who, fingerprint, sample: Sample { outcome, detail: String::new(), status: None, phases } }
     }
 
-    /// Zero to three changes of any kind.
+    /// Zero to three changes of any kind; now and then a new configuration altogether.
     fn reload(&mut self) -> Event {
-        for _ in 0..self.dice.below(4) {
+        let changes = if self.dice.chance(10) { 12 } else { self.dice.below(4) };
+        for _ in 0..changes {
             let at = self.dice.below(self.specs.len());
             match self.dice.below(12) {
                 0 | 1 => self.add_member(),
@@ -126,13 +127,14 @@ impl World {
 
     fn exchange_a_rule(&mut self) {
         let other = rules(&mut self.dice);
-        match self.dice.below(7) {
+        match self.dice.below(8) {
             0 => self.rules.initial = other.initial,
             1 => self.rules.initial_wait = other.initial_wait,
             2 => self.rules.max_unhealthy_percent = other.max_unhealthy_percent,
             3 => self.rules.min_ejected = other.min_ejected,
             4 => self.rules.on_all_unhealthy = other.on_all_unhealthy,
-            5 => self.rules.tier_min_healthy_percent = other.tier_min_healthy_percent,
+            5 => self.rules.probed = other.probed,
+            6 => self.rules.tier_min_healthy_percent = other.tier_min_healthy_percent,
             _ => self.rules.gates = other.gates,
         }
     }
@@ -150,7 +152,7 @@ impl World {
         let spec = Spec {
             key,
             weight: if self.calm { 1 } else { self.dice.one_of(&WEIGHTS) },
-            split: 1,
+            split: self.dice.one_of(&[1, 1, 3]),
             tier: if self.calm { 0 } else { self.dice.one_of(&TIERS) },
             admin: if self.calm { Admin::Enabled } else { self.dice.one_of(&ADMINS) },
             fingerprint: self.fingerprint(),

@@ -67,8 +67,7 @@ impl Output {
 pub(super) struct Writer {
     output: Output,
     shared: Arc<Shared>,
-    /// The second half of a line whose first half is written.
-    owed: Vec<u8>,
+    owed: Owed,
     /// A reopen that the present batch has not reached yet.
     reopen_due: bool,
     /// Tries left at a stuck reader once the queue is closing.
@@ -76,6 +75,14 @@ pub(super) struct Writer {
     trouble: Option<Trouble>,
     /// When trouble was last told.
     told_at: Option<Duration>,
+}
+
+/// The second half of a line whose first half is written; empty: none is.
+#[derive(Default)]
+struct Owed {
+    bytes: Vec<u8>,
+    /// The file's length when the first half was its end.
+    length: u64,
 }
 
 /// An episode of failing writes.
@@ -90,7 +97,7 @@ impl Writer {
         Writer {
             output,
             shared,
-            owed: Vec::new(),
+            owed: Owed::default(),
             reopen_due: false,
             last_tries: LAST_TRIES,
             trouble: None,
@@ -121,15 +128,17 @@ impl Writer {
             batch.shrink_to(KEPT_CAPACITY);
             self.shared.settle(turn.accepted);
         }
-        if !self.owed.is_empty() {
-            self.shared.drop_lines(1);
-        }
+        self.forgive();
         self.shared.end();
     }
 
     /// Writes whole lines, or accounts for them.
     fn deliver(&mut self, lines: &[u8]) {
-        let owed = mem::take(&mut self.owed);
+        if !self.owed.bytes.is_empty() && self.length() < self.owed.length {
+            // Somebody made room by truncating the log, and the first half went with it.
+            self.forgive();
+        }
+        let owed = mem::take(&mut self.owed).bytes;
         let bytes = if owed.is_empty() { Cow::Borrowed(lines) } else { Cow::Owned([owed.as_slice(), lines].concat()) };
         let mut at = 0;
         let mut pause = FIRST_PAUSE;
@@ -156,13 +165,10 @@ impl Writer {
 
     /// Gives up what is left of a batch, but for the rest of a line that is begun.
     fn fail(&mut self, bytes: &[u8], at: usize, owed: usize, error: &io::Error) {
-        let rest = &bytes[at..];
-        let begun = if at == 0 { owed > 0 } else { bytes[at - 1] != b'\n' };
-        let whole =
-            if begun { rest.iter().position(|&byte| byte == b'\n').map_or(rest.len(), |end| end + 1) } else { 0 };
         let dropped_before = self.shared.dropped_now();
-        self.owed = rest[..whole].to_vec();
-        self.shared.drop_lines(count_lines(&rest[whole..]));
+        let (half, whole) = split(bytes, at, owed);
+        self.owed = Owed { bytes: half.to_vec(), length: self.length() };
+        self.shared.drop_lines(count_lines(whole));
         if self.trouble.is_none() {
             let told = self.may_tell();
             if told {
@@ -234,10 +240,21 @@ impl Writer {
         let old = mem::replace(&mut self.output.file, file);
         let same =
             matches!((old.metadata(), self.output.file.metadata()), (Ok(a), Ok(b)) if identity(&a) == identity(&b));
-        if !same && !mem::take(&mut self.owed).is_empty() {
-            self.shared.drop_lines(1);
+        if !same {
+            self.forgive();
         }
         !same
+    }
+
+    /// Gives up the second half of a line: its first half is no longer where this would be written.
+    fn forgive(&mut self) {
+        if !mem::take(&mut self.owed).bytes.is_empty() {
+            self.shared.drop_lines(1);
+        }
+    }
+
+    fn length(&self) -> u64 {
+        self.output.file.metadata().map_or(0, |metadata| metadata.len())
     }
 }
 
@@ -260,10 +277,41 @@ fn open(path: &Path) -> io::Result<File> {
     }
 }
 
+/// What is left of a batch whose first `at` bytes are written: the rest of a line that is begun, and whole lines. The
+/// first `owed` bytes of the batch are the rest of a line that was begun before.
+fn split(bytes: &[u8], at: usize, owed: usize) -> (&[u8], &[u8]) {
+    let rest = &bytes[at..];
+    let begun = if at == 0 { owed > 0 } else { bytes[at - 1] != b'\n' };
+    let end = rest.iter().position(|&byte| byte == b'\n').map_or(rest.len(), |newline| newline + 1);
+    rest.split_at(if begun { end } else { 0 })
+}
+
 fn identity(metadata: &Metadata) -> (u64, u64) {
     (metadata.dev(), metadata.ino())
 }
 
 fn count_lines(bytes: &[u8]) -> u64 {
     bytes.iter().filter(|&&byte| byte == b'\n').count() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_that_is_begun_is_owed_its_rest_and_the_others_are_given_up() {
+        let rows: [(&str, usize, usize, &str, &str); 7] = [
+            // bytes, written, owed from before → owed now, given up
+            ("aa\nbb\ncc\n", 0, 0, "", "aa\nbb\ncc\n"),
+            ("aa\nbb\ncc\n", 1, 0, "a\n", "bb\ncc\n"),
+            ("aa\nbb\ncc\n", 2, 0, "\n", "bb\ncc\n"),
+            ("aa\nbb\ncc\n", 3, 0, "", "bb\ncc\n"),
+            ("aa\nbb\ncc\n", 7, 0, "c\n", ""),
+            ("aa\nbb\ncc\n", 0, 3, "aa\n", "bb\ncc\n"),
+            ("aa\nbb\ncc\n", 2, 3, "\n", "bb\ncc\n"),
+        ];
+        for (bytes, at, owed, half, whole) in rows {
+            assert_eq!(split(bytes.as_bytes(), at, owed), (half.as_bytes(), whole.as_bytes()), "{at} {owed}");
+        }
+    }
 }

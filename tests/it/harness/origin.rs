@@ -7,14 +7,14 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use socket2::{Domain, SockRef, Socket, Type};
 
 use super::reading::Reader;
 pub use super::reading::Seen;
 use super::script::{Accept, Answer, Step, When};
-use super::wait::{Deadline, PATIENCE, now, pause};
+use super::wait::{Deadline, now, pause};
 
 /// An origin; stopped when dropped.
 #[derive(Debug)]

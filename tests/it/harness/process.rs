@@ -10,6 +10,9 @@ use serde_json::Value;
 
 use super::wait::{Deadline, PATIENCE, eventually, eventually_some};
 
+/// The program under test.
+const PROGRAM: &str = env!("CARGO_BIN_EXE_pulsegate");
+
 /// One line of output, with its JSON where it is JSON.
 #[derive(Debug, Clone)]
 pub struct Line {
@@ -143,7 +146,17 @@ pub struct Process {
 impl Process {
     /// Starts `pulsegate ARGS` in `dir`.
     pub fn start(dir: &Path, args: &[&str], env: &[(&str, &str)]) -> Process {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_pulsegate"));
+        Process::spawn(Command::new(PROGRAM), dir, args, env)
+    }
+
+    /// Starts it with no more than this many file descriptors.
+    pub fn start_with_descriptors(dir: &Path, args: &[&str], descriptors: u32) -> Process {
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("ulimit -n {descriptors} && exec \"$0\" \"$@\""), PROGRAM]);
+        Process::spawn(command, dir, args, &[])
+    }
+
+    fn spawn(mut command: Command, dir: &Path, args: &[&str], env: &[(&str, &str)]) -> Process {
         command.args(args).current_dir(dir).env_remove("PULSEGATE_CONFIG").env_remove("PULSEGATE_LOG");
         command.env("NO_COLOR", "1").envs(env.iter().copied());
         let mut child = command

@@ -44,9 +44,20 @@ impl Proxy {
     /// As [`Proxy::start`], with these environment variables.
     #[track_caller]
     pub fn start_with(config: &str, env: &[(&str, &str)]) -> Proxy {
+        Proxy::launch(config, |dir, args| Process::start(dir, args, env))
+    }
+
+    /// As [`Proxy::start`], with no more than this many file descriptors.
+    #[track_caller]
+    pub fn start_with_descriptors(config: &str, descriptors: u32) -> Proxy {
+        Proxy::launch(config, |dir, args| Process::start_with_descriptors(dir, args, descriptors))
+    }
+
+    #[track_caller]
+    fn launch(config: &str, start: impl FnOnce(&Path, &[&str]) -> Process) -> Proxy {
         let dir = tempfile::tempdir().expect("a temporary folder");
         let path = write_config(dir.path(), config);
-        let process = Process::start(dir.path(), &["run", "--config", &path.to_string_lossy()], env);
+        let process = start(dir.path(), &["run", "--config", &path.to_string_lossy()]);
         let mut proxy = Proxy { process, dir, listeners: BTreeMap::new(), admin: None };
         eventually("the proxy serves", || {
             if let Some(status) = proxy.process.ended() {

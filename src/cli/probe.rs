@@ -1,0 +1,396 @@
+//! `pulsegate probe`: each member asked once, from here, and all that passed between.
+//!
+//! The probe is the one the proxy makes, built by the same code: what an operator sees is what his members are judged
+//! by. What an origin sent is shown with its control characters escaped, since a terminal obeys them.
+//!
+//! Not here: verdicts. They take more than one sample (`health`), so only what this one counts as is told.
+
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::config::{self, Config, Member, Pool, Probe};
+use crate::discovery;
+use crate::health::{Outcome, Reason, Sample};
+use crate::probe::{Check, CheckError, Exchange, Recipe};
+use crate::snapshot::Addresses;
+
+/// Lines of an answer's header, and of its body, that are shown.
+const LINES: usize = 40;
+/// Characters of a line that are shown.
+const COLUMNS: usize = 400;
+
+/// Arguments of `pulsegate probe`.
+#[derive(Debug, Clone, clap::Args)]
+pub struct Args {
+    /// Whose members are asked.
+    #[arg(value_name = "POOL")]
+    pub pool: String,
+    /// Only this one: as configured (`host:port`), its host, or its address.
+    #[arg(value_name = "MEMBER")]
+    pub member: Option<String>,
+    /// The configuration.
+    #[arg(long, short, env = "PULSEGATE_CONFIG", default_value = "proxy.yaml", value_name = "FILE")]
+    pub config: PathBuf,
+}
+
+/// Why nobody was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum ProbeError {
+    /// No such pool.
+    #[error("no pool {pool:?}; there {}", listed(known))]
+    Pool {
+        /// As given.
+        pool: String,
+        /// Those there are.
+        known: Vec<String>,
+    },
+    /// No such member.
+    #[error("pool {pool:?} has no member {member:?}; there {}", listed(known))]
+    Member {
+        /// Its name.
+        pool: String,
+        /// As given.
+        member: String,
+        /// Those there are.
+        known: Vec<String>,
+    },
+    /// `probe: off`.
+    #[error("pool {0:?} has `probe: off`: there is no probe to run")]
+    Off(String),
+    /// The probe cannot be made.
+    #[error("pool {pool:?}: {cause}")]
+    Check {
+        /// Its name.
+        pool: String,
+        /// What is wrong with its probe.
+        cause: CheckError,
+    },
+    /// The runtime cannot be had, or nobody reads the output.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+/// Asks and prints; succeeds when every member passed. Problems of the file go to stderr.
+pub fn run(args: &Args) -> ExitCode {
+    let config = match config::load(&args.config, &|name| std::env::var(name).ok()) {
+        Ok(loaded) => loaded.config,
+        Err(problems) => {
+            problems.iter().for_each(|problem| eprintln!("{problem}"));
+            eprintln!("pulsegate: the configuration has errors; nobody was asked");
+            return ExitCode::FAILURE;
+        }
+    };
+    match ask_all(config, args, &mut io::stdout().lock()) {
+        Ok(tally) if tally.passed == tally.asked => ExitCode::SUCCESS,
+        Ok(tally) => {
+            eprintln!("pulsegate: {} of {} passed", tally.passed, tally.asked);
+            ExitCode::FAILURE
+        }
+        Err(error) => {
+            eprintln!("pulsegate: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// How many were asked, and how many of them passed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Tally {
+    /// Members, each of their addresses counted.
+    pub asked: usize,
+    /// Of these, those whose sample counts as a pass.
+    pub passed: usize,
+}
+
+fn ask_all(mut config: Config, args: &Args, out: &mut impl Write) -> Result<Tally, ProbeError> {
+    // The names of other pools need not be resolved.
+    if config.pools.contains_key(&args.pool) {
+        config.pools.retain(|name, _| *name == args.pool);
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let addresses = discovery::resolve(&config).await;
+        probe(&config, &addresses, &args.pool, args.member.as_deref(), out).await
+    })
+}
+
+/// Probes a pool's members, one after the other so that none is slow because of another, and prints what passed.
+///
+/// # Errors
+/// A pool or member that is not there, a probe that cannot be made; `out` that cannot be written to.
+pub async fn probe(
+    config: &Config,
+    addresses: &Addresses,
+    pool: &str,
+    member: Option<&str>,
+    out: &mut impl Write,
+) -> Result<Tally, ProbeError> {
+    let known = || config.pools.keys().cloned().collect();
+    let pool = config.pools.get(pool).ok_or_else(|| ProbeError::Pool { pool: pool.to_owned(), known: known() })?;
+    let probe = pool.probe.as_ref().ok_or_else(|| ProbeError::Off(pool.name.clone()))?;
+    let wrong = |cause| ProbeError::Check { pool: pool.name.clone(), cause };
+    let recipe = Arc::new(Recipe::new(probe).map_err(wrong)?);
+    let mut tally = Tally::default();
+    for (member, address) in chosen(pool, probe, addresses, member)? {
+        let sample = match address {
+            Some(address) => {
+                writeln!(out, "{} {}, at {address}", pool.name, member.name)?;
+                let (sample, exchange) = Check::new(&recipe, &member.host, address).map_err(wrong)?.record().await;
+                show(&exchange, out)?;
+                sample
+            }
+            None => {
+                writeln!(out, "{} {}", pool.name, member.name)?;
+                Sample { detail: "the name has no address".to_owned(), ..Sample::fail(Reason::Dns, Duration::ZERO) }
+            }
+        };
+        tally.asked += 1;
+        tally.passed += usize::from(conclude(&sample, pool, out)?);
+    }
+    Ok(tally)
+}
+
+/// The members that `wanted` names, all without it, with each of their addresses; one without any stands for itself.
+fn chosen<'a>(
+    pool: &'a Pool,
+    probe: &Probe,
+    addresses: &Addresses,
+    wanted: Option<&str>,
+) -> Result<Vec<(&'a Member, Option<SocketAddr>)>, ProbeError> {
+    let mut chosen = Vec::new();
+    for member in &pool.members {
+        let known = addresses.get(&member.host).map_or(&[][..], Vec::as_slice);
+        let named = wanted.is_none_or(|wanted| wanted == member.name || wanted == member.host);
+        if known.is_empty() && named {
+            chosen.push((member, None));
+        }
+        for &ip in known {
+            let traffic = SocketAddr::new(ip, member.port);
+            if named || wanted == Some(&traffic.to_string()) {
+                chosen.push((member, Some(SocketAddr::new(ip, probe.port.unwrap_or(member.port)))));
+            }
+        }
+    }
+    match wanted {
+        Some(wanted) if chosen.is_empty() => Err(ProbeError::Member {
+            pool: pool.name.clone(),
+            member: wanted.to_owned(),
+            known: pool.members.iter().map(|member| member.name.clone()).collect(),
+        }),
+        _ => Ok(chosen),
+    }
+}
+
+/// What was sent and what came, a mark before each line: `>` sent, `<` the answer's header, `|` its body.
+fn show(exchange: &Exchange, out: &mut impl Write) -> io::Result<()> {
+    if let Some(name) = &exchange.server_name {
+        writeln!(out, "* TLS, verified for {name}")?;
+    }
+    show_lines(">", &exchange.sent, usize::MAX, out)?;
+    let head = exchange.answer_head();
+    if head.is_empty() {
+        // Whatever it is, it is what there is to see.
+        return show_lines("<", &exchange.received, LINES, out);
+    }
+    show_lines("<", head, LINES, out)?;
+    show_lines("|", &exchange.body, LINES, out)
+}
+
+fn show_lines(mark: &str, bytes: &[u8], most: usize, out: &mut impl Write) -> io::Result<()> {
+    let text = String::from_utf8_lossy(bytes);
+    for line in text.lines().take(most) {
+        let mut shown: String = line.chars().take(COLUMNS).flat_map(harmless).collect();
+        if line.chars().nth(COLUMNS).is_some() {
+            shown.push('…');
+        }
+        writeln!(out, "{}", format!("{mark} {shown}").trim_end())?;
+    }
+    if text.lines().nth(most).is_some() {
+        writeln!(out, "{mark} …")?;
+    }
+    Ok(())
+}
+
+/// A character as it is, or escaped where a terminal would obey it.
+fn harmless(c: char) -> impl Iterator<Item = char> {
+    let escaped = (c.is_control() && c != '\t').then(|| c.escape_default());
+    let plain = escaped.is_none().then_some(c);
+    escaped.into_iter().flatten().chain(plain)
+}
+
+/// Phase times and what the sample counts as; true: as a pass.
+fn conclude(sample: &Sample, pool: &Pool, out: &mut impl Write) -> io::Result<bool> {
+    let phases = &sample.phases;
+    writeln!(
+        out,
+        "= connect {}, tls {}, first byte {}, total {}",
+        ms(phases.connect),
+        ms(phases.tls),
+        ms(phases.first_byte),
+        ms(Some(phases.total))
+    )?;
+    let outcome = gated(sample, pool);
+    let words = match outcome {
+        Outcome::Pass => "pass".to_owned(),
+        Outcome::Fail(Reason::Slow) => {
+            let gate = pool.rules.gates.max_latency.unwrap_or_default();
+            format!("fail, slow: {} is over the gate of {}", ms(Some(phases.total)), ms(Some(gate)))
+        }
+        Outcome::Fail(reason) => format!("fail, {}: {}", reason.as_str(), sample.detail),
+        Outcome::Inconclusive => format!("nothing, it would not be counted: {}", sample.detail),
+    };
+    let words: String = words.chars().flat_map(harmless).collect();
+    writeln!(out, "= {words}\n")?;
+    Ok(outcome == Outcome::Pass)
+}
+
+/// The sample as the absolute gate makes it; a relative one needs the others' samples (health.md §5).
+fn gated(sample: &Sample, pool: &Pool) -> Outcome {
+    match (sample.outcome, pool.rules.gates.max_latency) {
+        (Outcome::Pass, Some(gate)) if sample.phases.total > gate => Outcome::Fail(Reason::Slow),
+        (outcome, _) => outcome,
+    }
+}
+
+fn ms(duration: Option<Duration>) -> String {
+    duration.map_or_else(|| "-".to_owned(), |duration| format!("{:.2} ms", duration.as_secs_f64() * 1000.0))
+}
+
+fn listed(known: &[String]) -> String {
+    match known {
+        [] => "is none".to_owned(),
+        [one] => format!("is {one}"),
+        many => format!("are {}", many.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::IpAddr;
+
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// An origin that gives this answer to every connection, whatever it is asked.
+    async fn origin(answer: &'static [u8]) -> u16 {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                tokio::spawn(async move {
+                    let _ = stream.write_all(answer).await;
+                    let _ = stream.shutdown().await;
+                    let _ = stream.read_to_end(&mut Vec::new()).await;
+                });
+            }
+        });
+        port
+    }
+
+    fn config(members: &str, probe: &str) -> Config {
+        let text = format!(
+            "listeners: [{{ address: \"127.0.0.1:0\" }}]\npools:\n  web: {{ members: [{members}], probe: {probe} }}\n  \
+             api: {{ members: [\"10.0.0.1:80\"], probe: {{ path: / }} }}\nroutes: [{{ pool: web }}]\n"
+        );
+        config::parse("proxy.yaml", &text, &|_| None).unwrap().config
+    }
+
+    fn addresses(known: &[(&str, &str)]) -> Addresses {
+        known.iter().map(|(name, ip)| (name.to_string(), vec![ip.parse::<IpAddr>().unwrap()])).collect()
+    }
+
+    /// What is printed of probing pool `web`, times and ports made equal.
+    async fn printed(config: &Config, addresses: &Addresses, member: Option<&str>, port: u16) -> (String, Tally) {
+        let mut out = Vec::new();
+        let tally = probe(config, addresses, "web", member, &mut out).await.unwrap();
+        let text = String::from_utf8(out).unwrap().replace(&format!(":{port}"), ":PORT");
+        let lines = text.lines().map(|line| match line.strip_prefix("= connect ") {
+            Some(times) if times.ends_with(" ms") => "= connect TIMES",
+            _ => line,
+        });
+        (lines.collect::<Vec<_>>().join("\n"), tally)
+    }
+
+    #[tokio::test]
+    async fn the_whole_exchange_is_printed() {
+        let port = origin(b"HTTP/1.1 503 No\r\nContent-Length: 9\r\n\r\nbad\n\x1b[2Jx").await;
+        let config = config(&format!("\"app1.test:{port}\""), "{ path: /healthz }");
+        let (text, tally) = printed(&config, &addresses(&[("app1.test", "127.0.0.1")]), None, port).await;
+        let expected = format!(
+            "web app1.test:PORT, at 127.0.0.1:PORT
+> GET /healthz HTTP/1.1
+> Host: app1.test:PORT
+> User-Agent: pulsegate/{} (health probe)
+> Accept: */*
+> Accept-Encoding: identity
+> Connection: close
+>
+< HTTP/1.1 503 No
+< Content-Length: 9
+<
+| bad
+| \\u{{1b}}[2Jx
+= connect TIMES
+= fail, status: 503, expected 200-299
+",
+            env!("CARGO_PKG_VERSION")
+        );
+        assert_eq!(text, expected);
+        assert_eq!(tally, Tally { asked: 1, passed: 0 });
+    }
+
+    #[tokio::test]
+    async fn every_member_is_asked_and_those_without_address_fail() {
+        let port = origin(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 204 x\r\n\r\n").await;
+        let config = config(&format!("\"127.0.0.1:{port}\", \"gone.test:80\""), "{ path: / }");
+        let addresses = addresses(&[("127.0.0.1", "127.0.0.1")]);
+        let (text, tally) = printed(&config, &addresses, None, port).await;
+        assert_eq!(tally, Tally { asked: 2, passed: 1 });
+        assert!(text.contains("< HTTP/1.1 100 Continue\n<\n< HTTP/1.1 204 x\n<\n= connect TIMES\n= pass"), "{text}");
+        assert!(text.contains("web gone.test:80\n= connect TIMES\n= fail, dns: the name has no address"), "{text}");
+        for name in ["127.0.0.1", &format!("127.0.0.1:{port}")] {
+            let (_, tally) = printed(&config, &addresses, Some(name), port).await;
+            assert_eq!(tally, Tally { asked: 1, passed: 1 }, "{name}");
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_no_answer_is_shown_as_it_came() {
+        let port = origin(b"220 mail ESMTP\r\n").await;
+        let config = config(&format!("\"127.0.0.1:{port}\""), "{ path: / }");
+        let (text, _) = printed(&config, &addresses(&[("127.0.0.1", "127.0.0.1")]), None, port).await;
+        assert!(text.contains("\n< 220 mail ESMTP\n"), "{text}");
+        assert!(text.contains("\n= fail, protocol: "), "{text}");
+    }
+
+    #[tokio::test]
+    async fn a_right_answer_over_the_gate_counts_as_slow() {
+        let port = origin(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").await;
+        let mut config = config(&format!("\"127.0.0.1:{port}\""), "{ path: / }");
+        let web = Arc::make_mut(config.pools.get_mut("web").unwrap());
+        web.rules.gates.max_latency = Some(Duration::from_nanos(1));
+        let (text, tally) = printed(&config, &addresses(&[("127.0.0.1", "127.0.0.1")]), None, port).await;
+        assert_eq!(tally.passed, 0);
+        assert!(text.contains("= fail, slow: ") && text.contains("over the gate of 0.00 ms"), "{text}");
+    }
+
+    #[tokio::test]
+    async fn what_is_not_there_is_answered_with_what_is() {
+        let rows = [
+            ("wab", None, "{ path: / }", "no pool \"wab\"; there are api, web"),
+            ("web", Some("b:80"), "{ path: / }", "pool \"web\" has no member \"b:80\"; there is a.test:80"),
+            ("web", None, "off", "pool \"web\" has `probe: off`: there is no probe to run"),
+        ];
+        for (pool, member, keys, expected) in rows {
+            let config = config("\"a.test:80\"", keys);
+            let error = probe(&config, &Addresses::new(), pool, member, &mut Vec::new()).await.unwrap_err();
+            assert_eq!(error.to_string(), expected);
+        }
+    }
+}
