@@ -6,7 +6,7 @@
 //! - meaning: [`config`] (proxy.yaml)
 //! - live: [`pool`] (a pool while it runs), [`snapshot`] (one generation), [`telemetry`] (what it says of itself)
 //! - edges: [`listener`] (clients), [`proxy`] (a request's way), [`probe`] (asking members), [`discovery`] (names),
-//!   [`admin`] (operators), [`reload`] (another configuration)
+//!   [`control`] (what operators may do), [`admin`] (how they ask), [`reload`] (another configuration)
 //! - assembly: [`server`], [`cli`]
 //!
 //! [`clock`] is the only reading of a clock.
@@ -16,6 +16,7 @@ pub mod balance;
 pub mod cli;
 pub mod clock;
 pub mod config;
+pub mod control;
 pub mod discovery;
 pub mod health;
 pub mod listener;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::config::{self, Config, Problem, Severity};
 use crate::listener::Listening;
-use crate::server::{Control, Floor, Prepared, StartError, environment};
+use crate::control::{self, Control, Floor, Prepared, SetupError};
 use crate::snapshot::Snapshot;
 use crate::discovery;
 
@@ -19,7 +19,7 @@ pub enum Refused {
     Config(Vec<Problem>),
     /// A new listener cannot be had.
     #[error(transparent)]
-    Start(#[from] StartError),
+    Start(#[from] SetupError),
     /// The process is about to end.
     #[error("the process is ending")]
     Ending,
@@ -55,13 +55,13 @@ async fn take(control: &Control, floor: &Floor) -> Result<Arc<Snapshot>, Refused
     if control.is_draining() {
         return Err(Refused::Ending);
     }
-    let loaded = config::load(control.path(), &environment).map_err(Refused::Config)?;
+    let loaded = config::load(control.path(), &config::environment).map_err(Refused::Config)?;
     let config = Arc::new(loaded.config);
     let addresses = discovery::resolve(&config).await;
     let prepared = Prepared::new(&config, addresses).map_err(Refused::Config)?;
     let open = floor.listening();
     let new: Vec<_> = config.listeners.iter().filter(|l| find(&open, l).is_none()).cloned().collect();
-    let bound = crate::server::bind(&new)?;
+    let bound = control::bind(&new)?;
     let old = control.snapshot();
     // From here on nothing can be refused any more.
     for advice in &loaded.advice {

@@ -8,7 +8,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
 use super::problem::Problem;
-use crate::server::Control;
+use crate::control::Control;
 
 /// Reading: open on loopback; elsewhere (the checker asks for a token there) with the token. Probes of a balancer in
 /// front may always ask for liveness and readiness.

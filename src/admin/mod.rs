@@ -4,13 +4,12 @@
 //! which is loopback unless a token is set; writing needs the token where there is one, and refuses what a browser
 //! sends on another site's behalf.
 //!
-//! Not here: what the answers mean (`views`), what is done (`server::Control`).
+//! Not here: what the answers mean (`views`), what is done (`control`).
 
 mod guard;
 mod problem;
 mod views;
 
-use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 
@@ -22,17 +21,18 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 
 use crate::health::Admin;
-use crate::server::Control;
+use crate::control::{Control, SetupError};
 use problem::Problem;
 use views::{MemberView, PoolView};
 
 /// Binds the admin address; nothing is answered yet.
 ///
 /// # Errors
-/// What the kernel says.
-pub fn bind(address: SocketAddr) -> io::Result<TcpListener> {
-    let mut sockets = crate::listener::bind(address, 1)?;
-    sockets.pop().ok_or_else(|| io::ErrorKind::AddrNotAvailable.into())
+/// It cannot be had.
+pub fn bind(address: SocketAddr) -> Result<TcpListener, SetupError> {
+    let sockets = crate::listener::bind(address, 1).map(|mut sockets| sockets.pop());
+    let refused = |cause| SetupError::Bind { address, cause };
+    sockets.map_err(refused)?.ok_or_else(|| refused(std::io::ErrorKind::AddrNotAvailable.into()))
 }
 
 /// Answers on `socket` until the process ends.

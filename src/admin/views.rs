@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::clock;
 use crate::health::{self, Mode, Outcome, PoolHealth, Standing, Verdict};
 use crate::pool;
-use crate::server::Control;
+use crate::control::Control;
 use crate::snapshot::Served;
 
 /// One pool.

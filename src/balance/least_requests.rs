@@ -216,6 +216,22 @@ mod tests {
     }
 
     #[test]
+    fn the_choices_are_distinct() {
+        // 16 of 17 are looked at, so of two idle ones at least one always is; were some looked at twice, it would not.
+        let balancer = balancer(16, weighted(&[1; 17]));
+        let hits = hits(&balancer, 2_000, |index| if index < 2 { 0 } else { 3 }, &[]);
+        assert_eq!(hits[0] + hits[1], 2_000, "{hits:?}");
+    }
+
+    #[test]
+    fn the_choices_of_a_retry_are_independent() {
+        // One half is loaded, side by side: two draws both fall into it in a quarter of the cases, neighbours in half.
+        let balancer = balancer(2, weighted(&[1; 41]));
+        let hits = hits(&balancer, 10_000, |index| u32::from(index < 20), &[40]);
+        assert!(hits[..20].iter().sum::<u32>().abs_diff(2_436) < 200, "{hits:?}");
+    }
+
+    #[test]
     fn a_retry_takes_the_lightest_healthy_one_not_tried() {
         let mut candidates = weighted(&[1; 5]);
         candidates[0].kept = true;

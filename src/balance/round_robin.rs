@@ -9,8 +9,8 @@
 //! - more (10,000 members of weights 1 to 1,000 sum up to five million): a schedule would be too long to write at every
 //!   transition, and a shortened one would give the lightest many times their share. There the turn is multiplied by
 //!   the golden ratio and its fraction is a point on the [`Wheel`]. This has the exact shares in the long run, is at
-//!   every moment off by a few picks only (the fractions are the most evenly spread sequence there is), and a member
-//!   with the share `p` is met at least once in any `2 / p` turns.
+//!   every moment off by a few picks only (under ten in a million: the fractions are the most evenly spread sequence
+//!   there is), and a member with the share `p` is met at least once in any `2 / p` turns.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -210,7 +210,8 @@ mod tests {
                     let share = |unit: u64| (unit * step) as f64 / total as f64;
                     let off = hits.iter().zip(&units).map(|(&hits, &unit)| (hits as f64 - share(unit)).abs());
                     let off = off.fold(0.0, f64::max);
-                    prop_assert!(off <= 4.0, "off by {off} after {step} turns");
+                    // The discrepancy of the golden ratio is at most about 0.31 ln n, at either end of an arc.
+                    prop_assert!(off <= 2.0 + 0.63 * (step as f64).ln(), "off by {off} after {step} turns");
                 }
             }
             prop_assert!(hits.iter().all(|&hits| hits > 0));

@@ -199,6 +199,15 @@ fn what_cannot_be_a_candidate_is_left_out() {
 }
 
 #[test]
+fn however_many_are_tried_the_last_one_left_is_found() {
+    let tried: Vec<usize> = (0..40).filter(|&index| index != 35).collect();
+    for policy in &POLICIES {
+        let balancer = Balancer::new(policy, weighted(&[1; 40]));
+        assert_eq!(hits(&balancer, 200, |_| 0, &tried)[35], 200, "{policy:?}");
+    }
+}
+
+#[test]
 fn a_retry_takes_no_turn() {
     for policy in &POLICIES {
         let turn = AtomicUsize::new(3);

@@ -1,5 +1,8 @@
 //! The command line: one file a command.
 
+mod check;
+mod demo;
+mod probe;
 mod run;
 
 use std::io::{self, IsTerminal};
@@ -31,6 +34,24 @@ enum Command {
     Run {
         #[command(flatten)]
         config: ConfigFile,
+        #[command(flatten)]
+        log: LogOptions,
+    },
+    /// Say everything that is wrong with a configuration, and what it will cost
+    ///
+    /// Prints all problems and advice as `file:line:column: error|warning: …`; exits with 0, or with 1 on errors (with
+    /// --strict on warnings too).
+    Check(check::Args),
+    /// Run each probe of a pool once from here, and show what was sent, what came, and the sample
+    Probe(probe::Args),
+    /// Watch it work: the proxy with four embedded origins that misbehave in turn
+    Demo {
+        /// End after so many seconds
+        #[arg(long, value_name = "N")]
+        seconds: Option<u64>,
+        /// Take free ports instead of those of the shipped proxy.yaml
+        #[arg(long)]
+        any_port: bool,
         #[command(flatten)]
         log: LogOptions,
     },
@@ -66,6 +87,12 @@ impl Cli {
     pub fn execute(self) -> ExitCode {
         match self.command {
             Command::Run { config, log } => logged(&log, || run::run(config.path)),
+            Command::Check(args) => check::run(&args),
+            Command::Probe(args) => probe::run(&args),
+            Command::Demo { seconds, any_port, mut log } => {
+                log.log_format.get_or_insert(LogFormat::Text);
+                logged(&log, || demo::run(seconds.map(Duration::from_secs), any_port))
+            }
         }
     }
 }

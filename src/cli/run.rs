@@ -2,12 +2,13 @@
 
 use std::path::PathBuf;
 
-use crate::server::{self, StartError};
+use crate::control::SetupError;
+use crate::server;
 
 /// Serves by the file at `config`. Problems of the file go to stderr as `check` prints them.
 pub fn run(config: PathBuf) -> Result<(), Box<dyn std::error::Error>> {
-    server::run(config).map_err(|error| {
-        if let StartError::Config(problems) = &error {
+    server::run(config, None).map_err(|error| {
+        if let SetupError::Config(problems) = &error {
             problems.iter().for_each(|problem| eprintln!("{problem}"));
         }
         error.into()

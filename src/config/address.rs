@@ -48,6 +48,9 @@ fn split(text: &str) -> Result<(&str, &str), String> {
         return Ok((host, rest.strip_prefix(':').ok_or_else(no_port)?));
     }
     match text.matches(':').count() {
+        0 if text.parse::<u16>().is_ok() => {
+            Err(format!("`{0}` is only a port; write a host too: `127.0.0.1:{0}`", text))
+        }
         0 => Err(no_port()),
         1 => Ok(text.split_once(':').unwrap_or((text, ""))),
         _ if text.parse::<Ipv6Addr>().is_ok() => Err(format!("`{0}` has no port; write `[{0}]:80`", shown(text))),
@@ -62,7 +65,7 @@ pub(super) fn host_name(text: &str) -> Result<String, String> {
     }
     let bad = |why: &str| Err(format!("`{}` is not a host: {why}", shown(text)));
     if text.is_empty() {
-        return bad("it is empty");
+        return Err("the host is empty; write a name or an address".to_owned());
     }
     if text.bytes().all(|b| b.is_ascii_digit() || b == b'.') {
         return match text.parse::<Ipv4Addr>() {

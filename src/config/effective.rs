@@ -1,5 +1,5 @@
 //! The whole configuration as it is in force, every default written out: in proxy.yaml's own language, so that it can
-//! be read back. The token is masked.
+//! be read back. Secrets are masked: the token, and fields of probes whose name sounds like one.
 
 use std::time::Duration;
 
@@ -142,7 +142,7 @@ fn probe(probe: &Probe, rules: &Rules) -> Value {
         ("consecutive", consecutive),
         ("max_latency", rules.gates.max_latency.map(span)),
         ("max_latency_ratio", rules.gates.max_latency_ratio.map(|ratio| json!(ratio))),
-        ("latency_floor", rules.gates.max_latency_ratio.map(|_| span(rules.gates.latency_floor))),
+        ("latency_floor", Some(span(rules.gates.latency_floor))),
     ]);
     let merged: Map<String, Value> =
         [kind, pace].into_iter().filter_map(|part| part.as_object().cloned()).flatten().collect();
@@ -158,8 +158,7 @@ fn http(http: &HttpProbe) -> Value {
     let tls = http.tls.as_ref().map(|tls| {
         object([("ca", tls.ca.as_ref().map(|ca| json!(ca.display().to_string()))), ("verify", Some(json!(tls.verify)))])
     });
-    let headers: Map<String, Value> =
-        http.headers.iter().map(|(name, value)| (name.clone(), json!(escape(value)))).collect();
+    let headers: Map<String, Value> = http.headers.iter().map(field).collect();
     object([
         ("kind", Some(json!("http"))),
         ("method", Some(json!(method))),
@@ -178,6 +177,13 @@ fn http(http: &HttpProbe) -> Value {
         ),
         ("max_body", Some(json!(spell_bytes(http.max_body as u64)))),
     ])
+}
+
+fn field((name, value): &(String, String)) -> (String, Value) {
+    let lower = name.to_ascii_lowercase();
+    let secret = ["auth", "token", "key", "secret", "pass", "cookie", "credential", "signature"];
+    let shown = if secret.iter().any(|word| lower.contains(word)) { MASK.to_owned() } else { escape(value) };
+    (name.clone(), json!(shown))
 }
 
 fn upstream(upstream: &Upstream) -> Value {

@@ -19,7 +19,11 @@ pub(super) fn reword(message: &str, path: &[Step]) -> Complaint {
     if let Some(rest) = message.strip_prefix("invalid type: ")
         && let Some((found, expected)) = rest.split_once(", expected ")
     {
-        return Complaint::Value(format!("expected {}, found {}", plain(expected), plain_found(found)));
+        let (expected, found) = (plain(expected), plain_found(found));
+        return Complaint::Value(match path.last() {
+            Some(Step::Key(key)) => format!("`{}` takes {expected}, not {found}", shown(key)),
+            _ => format!("expected {expected}, found {found}"),
+        });
     }
     Complaint::Value(message.to_owned())
 }

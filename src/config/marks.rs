@@ -59,7 +59,21 @@ fn syntax(text: &str, error: &ScanError) -> String {
     if indent.contains('\t') {
         return "a tab indents this line; yaml takes spaces only".to_owned();
     }
-    format!("this is not yaml: {}", error.info())
+    if line.contains('[') && line.split("]:").nth(1).is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+    {
+        return "this is not yaml: an IPv6 address needs quotes, as in \"[::1]:8080\"".to_owned();
+    }
+    let info = error.info();
+    let hint = match info {
+        _ if info.contains("invalid indentation in flow") => "a `[` or `{` above is still open",
+        _ if info.contains("unknown anchor") => "the alias has no anchor above it",
+        _ if info.contains("expected key") || info.contains("invalid indentation") => {
+            "this line is indented less than those beside it, or more"
+        }
+        _ if info.contains("mapping values are not allowed") => "a value with `: ` in it needs quotes",
+        _ => return format!("this is not yaml: {info}"),
+    };
+    format!("this is not yaml: {hint} ({info})")
 }
 
 #[derive(Default)]

@@ -48,6 +48,11 @@ pub struct Loaded {
     pub advice: Vec<Problem>,
 }
 
+/// Asks the process's environment; what is not UTF-8 counts as not set.
+pub fn environment(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
 /// Reads the file at `path`; `env` answers for the environment. An unreadable file is one problem.
 pub fn load(path: &Path, env: &dyn Fn(&str) -> Option<String>) -> Result<Loaded, Vec<Problem>> {
     let name = path.display().to_string();
@@ -56,10 +61,13 @@ pub fn load(path: &Path, env: &dyn Fn(&str) -> Option<String>) -> Result<Loaded,
         problems.error_at(mark, message);
         problems.sorted()
     };
-    let unreadable = |e: std::io::Error| refuse(Mark::START, format!("cannot be read: {e}"));
+    let unreadable = |e: std::io::Error| refuse(Mark::START, format!("the file cannot be read: {e}"));
     let meta = std::fs::metadata(path).map_err(unreadable)?;
     if meta.len() > MAX_FILE_BYTES {
-        return Err(refuse(Mark::START, format!("has {} bytes; at most {MAX_FILE_BYTES} are read", meta.len())));
+        return Err(refuse(
+            Mark::START,
+            format!("the file has {} bytes; at most {MAX_FILE_BYTES} are read", meta.len()),
+        ));
     }
     let bytes = std::fs::read(path).map_err(unreadable)?;
     match String::from_utf8(bytes) {
@@ -78,7 +86,9 @@ pub fn parse(file: &str, text: &str, env: &dyn Fn(&str) -> Option<String>) -> Re
         return Err(problems.sorted());
     };
     document.rewrite(&|text| env::expand(text, env), &mut problems);
-    let written: file::File = document.read(&mut problems);
+    let Some(written) = document.read::<file::File>(&mut problems) else {
+        return Err(problems.sorted());
+    };
     let config = parse::config(&written, document.at(), &mut problems);
     if problems.any_error() {
         return Err(problems.sorted());
@@ -89,11 +99,9 @@ pub fn parse(file: &str, text: &str, env: &dyn Fn(&str) -> Option<String>) -> Re
 
 fn not_utf8(bytes: &[u8], valid_up_to: usize) -> (Mark, String) {
     if bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) {
-        return (Mark::START, "is UTF-16; save it as UTF-8".to_owned());
+        return (Mark::START, "the file is UTF-16; save it as UTF-8".to_owned());
     }
     let before = String::from_utf8_lossy(&bytes[..valid_up_to]);
-    let line = before.matches('\n').count() + 1;
-    let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
     let byte = bytes.get(valid_up_to).copied().unwrap_or_default();
-    (Mark::new(line, column), format!("byte 0x{byte:02x} is not UTF-8; save the file as UTF-8"))
+    (Mark::after(&before), format!("byte 0x{byte:02x} is not UTF-8; save the file as UTF-8"))
 }

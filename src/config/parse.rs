@@ -17,8 +17,8 @@ use super::pool::pool;
 use super::problem::Problems;
 use super::reading::{DAY, Reading, TICK};
 use super::route::routes;
-use super::spelling::{Spelled, Text, Written};
-use super::words::Or;
+use super::spelling::{Spelled, Text, Written, shown};
+use super::words::{Off, Or};
 
 /// Port of the admin listener where none is written.
 const ADMIN_PORT: u16 = 9900;
@@ -73,8 +73,27 @@ fn listeners(written: Option<&[ListenerKeys]>, top: &mut Reading<'_>) -> Vec<Lis
 }
 
 fn listener(keys: &ListenerKeys, mut read: Reading<'_>) -> Option<Listener> {
+    let limits = limits(keys, &mut read);
+    let name = read.text("name", &keys.name, |name| {
+        let fits = !name.is_empty() && name.len() <= 100 && !name.chars().any(char::is_control);
+        if fits { Ok(name.to_owned()) } else { Err("a listener's name has 1 to 100 printable characters".to_owned()) }
+    });
+    let Some(Spelled(address)) = keys.address else {
+        read.missing("address", "a listener needs an address, such as `{ address: \"0.0.0.0:8080\" }`");
+        return None;
+    };
+    Some(Listener { address, name: name.unwrap_or_else(|| address.to_string()), limits })
+}
+
+fn limits(keys: &ListenerKeys, read: &mut Reading<'_>) -> Limits {
     let base = Limits::default();
-    let limits = Limits {
+    let max_header_bytes =
+        read.bytes("max_header_bytes", &keys.max_header_bytes, 1024..=1 << 20).unwrap_or(base.max_header_bytes);
+    let max_uri_bytes = read.bytes("max_uri_bytes", &keys.max_uri_bytes, 64..=1 << 20);
+    if max_uri_bytes.is_some_and(|uri| uri > max_header_bytes) {
+        read.error("max_uri_bytes", "`max_uri_bytes` is more than `max_header_bytes`, of which the target is a part");
+    }
+    Limits {
         max_connections: read
             .count("max_connections", &keys.max_connections, 1..=10_000_000)
             .unwrap_or(base.max_connections),
@@ -87,33 +106,15 @@ fn listener(keys: &ListenerKeys, mut read: Reading<'_>) -> Option<Listener> {
             .unwrap_or(base.keepalive_requests),
         body_timeout: read.span("body_timeout", &keys.body_timeout, TICK..=DAY).unwrap_or(base.body_timeout),
         write_timeout: read.span("write_timeout", &keys.write_timeout, TICK..=DAY).unwrap_or(base.write_timeout),
-        max_header_bytes: read
-            .bytes("max_header_bytes", &keys.max_header_bytes, 1024..=1 << 20)
-            .unwrap_or(base.max_header_bytes),
+        max_header_bytes,
         max_header_fields: read
             .count("max_header_fields", &keys.max_header_fields, 1..=256)
             .unwrap_or(base.max_header_fields),
-        max_uri_bytes: read.bytes("max_uri_bytes", &keys.max_uri_bytes, 64..=1 << 20).unwrap_or(base.max_uri_bytes),
-    };
-    if limits.max_uri_bytes > limits.max_header_bytes {
-        read.error("max_uri_bytes", "`max_uri_bytes` is more than `max_header_bytes`, of which the target is a part");
+        max_uri_bytes: max_uri_bytes.unwrap_or(base.max_uri_bytes.min(max_header_bytes)),
     }
-    let name = read.text("name", &keys.name, |name| {
-        let fits = !name.is_empty() && name.len() <= 100 && !name.chars().any(char::is_control);
-        if fits { Ok(name.to_owned()) } else { Err("a listener's name has 1 to 100 printable characters".to_owned()) }
-    });
-    let Some(Spelled(address)) = keys.address else {
-        read.missing("address", "a listener needs an address, such as `{ address: \"0.0.0.0:8080\" }`");
-        return None;
-    };
-    Some(Listener { address, name: name.unwrap_or_else(|| address.to_string()), limits })
 }
 
-fn admin(
-    written: Option<&Or<super::words::Off, AdminKeys>>,
-    listeners: &[Listener],
-    top: &mut Reading<'_>,
-) -> Option<AdminListener> {
+fn admin(written: Option<&Or<Off, AdminKeys>>, listeners: &[Listener], top: &mut Reading<'_>) -> Option<AdminListener> {
     let default = SocketAddr::from((Ipv4Addr::LOCALHOST, ADMIN_PORT));
     let keys = match written {
         Some(Or::Word(_)) => return None,
@@ -151,7 +152,7 @@ fn token(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-fn access_log(written: Option<&Or<super::words::Off, AccessLogKeys>>, top: &mut Reading<'_>) -> AccessLog {
+fn access_log(written: Option<&Or<Off, AccessLogKeys>>, top: &mut Reading<'_>) -> AccessLog {
     let keys = match written {
         None => return AccessLog::Stdout,
         Some(Or::Word(_)) => return AccessLog::Off,
@@ -204,7 +205,7 @@ fn pool_name(name: &str) -> Result<(), String> {
     if fits && !name.is_empty() && name.len() <= 100 && name != "." && name != ".." {
         return Ok(());
     }
-    let shown = super::spelling::shown(name);
+    let shown = shown(name);
     Err(format!("\"{shown}\" cannot be a pool's name; use 1 to 100 letters, digits, `-`, `_` and `.`"))
 }
 

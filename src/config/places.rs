@@ -17,6 +17,12 @@ pub(super) struct Mark {
 impl Mark {
     pub(super) const START: Mark = Mark { line: 1, column: 1 };
 
+    /// Of what follows `text`.
+    pub(super) fn after(text: &str) -> Mark {
+        let last = text.rsplit('\n').next().unwrap_or_default();
+        Mark::new(text.matches('\n').count() + 1, last.chars().count() + 1)
+    }
+
     pub(super) fn new(line: usize, column: usize) -> Mark {
         let bounded = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
         Mark { line: bounded(line), column: bounded(column) }
@@ -145,6 +151,7 @@ impl<'a> At<'a> {
 
     /// The part called `key`, or one whose name looks like a slip of it, was taken out.
     pub(super) fn may_have_lost(self, key: &str) -> bool {
-        self.node.is_some_and(|n| n.lost.iter().any(|l| l == key || likely(l, &[key]).is_some()))
+        let may_be = |lost: &String| lost == key || lost == "<<" || likely(lost, &[key]).is_some();
+        self.node.is_some_and(|n| n.lost.iter().any(may_be))
     }
 }

@@ -39,7 +39,8 @@ pub(super) fn probing(
     pool: &mut Reading<'_>,
 ) -> Probing {
     let bare = ProbeKeys::default();
-    let unprobed = Probing { probe: None, judge: base.judge, gates: Gates::default() };
+    // Nobody is judged; our own judge stands in, whatever the preset.
+    let unprobed = Probing { probe: None, judge: Base::of(None).judge, gates: Gates::default() };
     let (keys, tcp) = match written {
         // The probe was written and refused: say nothing of what it lacks.
         None if pool.at.lost("probe") => return unprobed,
@@ -180,6 +181,9 @@ fn tls(keys: &ProbeKeys, read: &mut Reading<'_>) -> Option<ProbeTls> {
 
 fn probe_path(path: &str) -> Result<String, String> {
     let text = shown(path);
+    if path.is_empty() {
+        return Err("the path is empty; write `/`, or better one that tests the application".to_owned());
+    }
     if !path.starts_with('/') {
         return Err(format!("`{text}` does not begin with `/`; write `/{}`", shown(path.trim_start())));
     }

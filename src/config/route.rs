@@ -30,7 +30,10 @@ pub(super) fn routes(
     for (index, keys) in list.iter().enumerate() {
         let at = top.at.key("routes").item(index);
         let mut read = Reading::new(at, top.problems);
-        let path = read.text("path", &keys.path, route_path).unwrap_or_else(|| "/".to_owned());
+        let path = read.text("path", &keys.path, route_path);
+        // A wrong host or path was taken out: this route cannot be called the twin of another.
+        let sound = !at.damaged() && path.is_some() == keys.path.is_some();
+        let path = path.unwrap_or_else(|| "/".to_owned());
         let host = keys.host.as_ref().map_or(Host::Any, |Spelled(host)| host.clone());
         let Some(pool) = filled(&keys.pool) else {
             read.missing("pool", "a route needs a pool, such as `{ path: /, pool: web }`");
@@ -40,14 +43,10 @@ pub(super) fn routes(
             top.problems.error(at.key("pool"), unknown_pool(pool, pools));
         }
         let route = Route { name: name(&host, &path), host, path, pool: pool.to_owned() };
-        // A wrong host or path was taken out or replaced: it cannot be the twin of another.
-        let twin = first_lines.get(&(route.host.clone(), route.path.clone())).filter(|_| !at.damaged());
-        if let Some(line) = twin {
+        if sound && let Some(line) = first_lines.insert((route.host.clone(), route.path.clone()), at.mark().line) {
             let message = format!("{} has a route already, on line {line}", route.name);
             top.problems.error(at, message);
-            continue;
         }
-        first_lines.insert((route.host.clone(), route.path.clone()), at.mark().line);
         routes.push(route);
     }
     routes
@@ -68,6 +67,9 @@ fn unknown_pool(name: &str, pools: &BTreeMap<String, Arc<Pool>>) -> String {
 
 fn route_path(path: &str) -> Result<String, String> {
     let text = shown(path);
+    if path.is_empty() {
+        return Err("the path is empty; write `/`".to_owned());
+    }
     if !path.starts_with('/') {
         return Err(format!("`{text}` does not begin with `/`; write `/{text}`"));
     }

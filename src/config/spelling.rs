@@ -91,7 +91,13 @@ pub(super) fn likely<'a>(text: &str, candidates: &[&'a str]) -> Option<&'a str> 
         return None;
     }
     let text = text.to_lowercase();
-    let scored = candidates.iter().map(|c| (strsim::jaro_winkler(&text, &c.to_lowercase()), *c));
+    let score = |candidate: &str| {
+        let candidate = candidate.to_lowercase();
+        // The first measure does not see two letters exchanged in a short word.
+        let one_slip = candidate.len() > 2 && strsim::osa_distance(&text, &candidate) == 1;
+        strsim::jaro_winkler(&text, &candidate).max(if one_slip { 0.9 } else { 0.0 })
+    };
+    let scored = candidates.iter().map(|c| (score(c), *c));
     scored.filter(|(score, _)| *score > 0.82).max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, c)| c)
 }
 
@@ -163,7 +169,7 @@ impl Spelling for u64 {
         if let Some(number) = text.strip_suffix('%').map(str::trim).filter(|n| is_number(n)) {
             return Err(format!("this key counts in percent already; write `{number}`"));
         }
-        text.parse().map_err(|_| format!("`{}` is not a whole number", shown(text)))
+        text.parse().map_err(|_| format!("`{}` is not a whole number, 0 or more", shown(text)))
     }
 }
 

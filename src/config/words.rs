@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::marker::PhantomData;
+use std::net::SocketAddr;
 
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, MapAccess, Visitor};
@@ -23,6 +24,8 @@ impl Spelling for Off {
         match text {
             "off" => Ok(Off),
             "false" | "no" | "none" => Err(format!("`{text}` is not known here; write `off`")),
+            "stdout" => Err("write `{ path: stdout }`".to_owned()),
+            address if address.parse::<SocketAddr>().is_ok() => Err(format!("write `{{ address: \"{address}\" }}`")),
             _ => Err(format!("`{}` is not known here; write `off` or a mapping", shown(text))),
         }
     }

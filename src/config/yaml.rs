@@ -19,7 +19,7 @@ use super::problem::Problems;
 /// So many problems are listed at most; who has more will come again anyway.
 const MAX_PROBLEMS: usize = 100;
 /// Values deserialized over all passes, so that a large file with many mistakes ends in time.
-const MAX_WORK: usize = 20_000_000;
+const MAX_WORK: usize = 4_000_000;
 
 /// A file's values and their places.
 pub(super) struct Document {
@@ -31,6 +31,10 @@ impl Document {
     /// Reads a text. `None` where no use can be made of it; the reason is among `problems`.
     pub(super) fn new(text: &str, problems: &mut Problems) -> Option<Document> {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        if let Some(mark) = control_character(text) {
+            problems.error_at(mark, "a control character, which yaml does not take; remove it");
+            return None;
+        }
         let places = places(text, problems)?;
         match serde_yaml::from_str::<Tree>(text) {
             Ok(Tree(value)) => Some(Document { value, places }),
@@ -60,13 +64,13 @@ impl Document {
         }
     }
 
-    /// The shape written. What does not fit is noted and left out.
-    pub(super) fn read<T: DeserializeOwned + Default>(&mut self, problems: &mut Problems) -> T {
+    /// The shape written. What does not fit is noted and left out; `None` where that is the whole or too much.
+    pub(super) fn read<T: DeserializeOwned>(&mut self, problems: &mut Problems) -> Option<T> {
         let mut work = 0;
         let each = size(&self.value);
         loop {
             let error = match serde_path_to_error::deserialize::<_, T>(&self.value) {
-                Ok(shape) => return shape,
+                Ok(shape) => return Some(shape),
                 Err(error) => error,
             };
             let path = steps(error.path());
@@ -78,11 +82,11 @@ impl Document {
             problems.error_at(mark, message);
             work += each;
             if !self.prune(&path) {
-                return T::default();
+                return None;
             }
             if problems.len() >= MAX_PROBLEMS || work > MAX_WORK {
                 problems.error_at(mark, "there are more problems after this one; mend these first");
-                return T::default();
+                return None;
             }
         }
     }
@@ -92,6 +96,13 @@ impl Document {
         self.places.prune(path);
         prune(&mut self.value, path)
     }
+}
+
+/// The first character that YAML does not take (YAML 1.2.2 section 5.1).
+fn control_character(text: &str) -> Option<Mark> {
+    let forbidden = |c: char| c.is_control() && !matches!(c, '\t' | '\n' | '\r' | '\u{85}');
+    let place = text.find(forbidden)?;
+    Some(Mark::after(&text[..place]))
 }
 
 fn steps(path: &serde_path_to_error::Path) -> Vec<Step> {

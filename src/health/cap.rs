@@ -182,6 +182,17 @@ mod tests {
     }
 
     #[test]
+    fn of_the_equally_bad_the_earliest_to_fail_goes_first() {
+        let mut trial = Trial::new(Rules { max_unhealthy_percent: 25, ..rules() }, specs(4));
+        trial.play([
+            (1, fail_as(1, Reason::Refused), "EHHH m1 healthy -> unhealthy"),
+            (2, fail(3), "EHKH m3 healthy -> unhealthy, normal -> capped"),
+            (3, fail(2), "EKKH m2 healthy -> unhealthy"),
+            (4, pass(1), "HKEH m1 unhealthy -> healthy, m3 kept -> ejected"),
+        ]);
+    }
+
+    #[test]
     fn equally_bad_ones_go_by_address_as_a_number() {
         let mut trial = Trial::new(Rules { max_unhealthy_percent: 10, ..rules() }, specs(12));
         // 10.0.0.2 before 10.0.0.12, though "10.0.0.12:80" is the smaller text

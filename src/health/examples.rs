@@ -182,6 +182,12 @@ fn whoever_was_disabled_begins_again() {
         (6, pass(1), "HHH m1 unknown -> healthy"),
         (7, admin(1, Admin::Enabled), "HHH"),
     ]);
+    // where a new one needs the judge's full number, so does this one
+    let judge = Judge::Consecutive { failures: 1, passes: 2 };
+    let mut trial = Trial::new(Rules { judge, ..rules() }, vec![spec(1), Spec { admin: Admin::Disabled, ..spec(2) }]);
+    trial.at(1, Act::Reload(Rules { judge, initial: Initial::Unhealthy, ..rules() }, specs(2)));
+    assert_eq!(trial.standings(), "H?");
+    trial.play([(2, pass(2), "H?"), (3, pass(2), "HH m2 unhealthy -> healthy")]);
     let unprobed = Rules { probed: false, ..rules() };
     let mut trial = Trial::new(unprobed, specs(1));
     trial.play([

@@ -174,14 +174,11 @@ impl PoolHealth {
         (Sample { outcome: Outcome::Fail(Reason::Slow), detail: words, ..sample }, over_relative)
     }
 
-    /// The latest totals of the others of its tier that answered rightly since its own last sample.
+    /// The latest totals of the others of its tier that answered rightly since its own last sample: so never its own.
     fn peers(&self, index: usize) -> impl Iterator<Item = Duration> {
         let (tier, sampled) = (self.members[index].spec().tier, self.members[index].turn.sampled);
-        let others = self.members.iter().enumerate().filter(move |(other, _)| *other != index).map(|(_, other)| other);
-        others
-            .filter(move |other| other.turn.answered > sampled && other.spec().tier == tier)
-            .filter(|other| other.admin() == Admin::Enabled)
-            .map(|other| other.turn.total)
+        let heard = self.members.iter().filter(move |peer| peer.turn.answered > sampled);
+        heard.filter(move |peer| peer.spec().tier == tier && peer.admin() == Admin::Enabled).map(|peer| peer.turn.total)
     }
 }
 
@@ -300,10 +297,17 @@ mod tests {
             (7, pass_in(1, 900), 1),
             (8, pass_in(1, 900), -1),
             (9, pass_in(1, 180), 1),
+            (10, pass_in(1, 900), 2),
         ];
         for (at, act, streak) in rows {
             assert_eq!(round(at, act), streak, "at {at}");
         }
+        // nor is one of another probe
+        let other_probe = specs(5).into_iter().map(|spec| Spec { fingerprint: 8, ..spec }).collect();
+        trial.at(11, Act::Reload(trial.pool.rules().clone(), other_probe));
+        (2..=5).for_each(|member| drop(trial.at(12, pass_in(member, 60))));
+        trial.at(12, pass_in(1, 900));
+        assert_eq!(trial.member(1).streak(), 1);
     }
 
     #[test]

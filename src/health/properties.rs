@@ -258,6 +258,10 @@ proptest! {
         only_the_fit_serve(&watch.pool);
         steps.iter().for_each(|step| watch.take(step));
     }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 32, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn the_same_history_gives_the_same_pool(rules in any_rules(), specs in any_specs(), steps in steps()) {

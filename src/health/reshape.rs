@@ -202,6 +202,11 @@ mod tests {
         let first = trial.member(1);
         assert_eq!((first.cause(), first.since()), (Some(Reason::Body), ms(8)));
         assert_eq!(first.window(), Window { passes: 0, shown: 2, size: 2, required: Some(2) });
+        let mut trial = Trial::new(window(4, 2), specs(1));
+        [10, 10, 90, 90].iter().for_each(|total| drop(trial.at(9, pass_in(1, *total))));
+        assert_eq!(trial.member(1).latency(), Some(ms(10)));
+        trial.at(10, Act::Reload(window(2, 1), specs(1)));
+        assert_eq!(trial.member(1).latency(), Some(ms(90)));
     }
 
     #[test]

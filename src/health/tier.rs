@@ -180,11 +180,30 @@ mod tests {
             (999, Act::Wait, "??S"),
             (1_000, Act::Wait, "??H tier none -> 1, waiting -> failover"),
         ]);
+        // half of tier 0 is enough, and all of it may come
+        let mut trial = Trial::new(probe.clone(), tiers(&[4, 1]));
+        trial.play([
+            (1, pass(5), "????S m5 unknown -> healthy"),
+            (2, pass(1), "S???S m1 unknown -> healthy"),
+            (3, pass(4), "H??HS m4 unknown -> healthy, tier none -> 0, waiting -> normal"),
+        ]);
+        // nobody waits for one that is not to serve
+        let aside = vec![Spec { admin: Admin::Draining, ..spec(1) }, Spec { tier: 1, ..spec(2) }];
+        let mut trial = Trial::new(probe.clone(), aside);
+        assert_eq!(trial.at(1, pass(2)), "DH m2 unknown -> healthy, tier none -> 1, waiting -> failover");
         // tier 0 has three proven ones, and a fourth cannot make half of it healthy
         let mut trial = Trial::new(Rules { initial: Initial::Healthy, ..probe.clone() }, tiers(&[3, 1]));
         (1..=3).for_each(|member| drop(trial.at(1, fail(member))));
         let grown = vec![spec(1), spec(2), spec(3), Spec { tier: 1, ..spec(4) }, spec(5)];
-        assert_eq!(trial.at(2, Act::Reload(probe, grown)), "SSSH?");
+        assert_eq!(trial.at(2, Act::Reload(probe.clone(), grown)), "SSSH?");
         assert!(trial.pool.rules().initial_wait > ms(2), "within the first wait");
+        // but it is waited for where no tier has enough, and any health would make the better one serve
+        let healthy = Rules { initial: Initial::Healthy, ..probe.clone() };
+        let mut trial = Trial::new(healthy, tiers(&[3, 3, 1]));
+        [1, 2, 3, 4, 5, 7].iter().for_each(|member| drop(trial.at(1, fail(*member))));
+        assert_eq!(trial.standings(), "SSSEKHS");
+        let grown = tiers(&[3, 3, 1]).into_iter().chain([spec(8)]).collect();
+        assert_eq!(trial.at(2, Act::Reload(probe, grown)), "SSSSSSS? tier 1 -> none, failover -> waiting");
+        assert_eq!(trial.at(3, pass(8)), "EEKSSSSH m8 unknown -> healthy, tier none -> 0, waiting -> capped");
     }
 }

@@ -74,6 +74,7 @@ impl Recipe {
 #[derive(Debug)]
 pub struct Check {
     recipe: Arc<Recipe>,
+    host: String,
     peer: SocketAddr,
     /// `None`: a connection is all that is asked for.
     request: Option<Request>,
@@ -115,7 +116,7 @@ impl Check {
     /// is what the name means now, with the port that is probed.
     pub fn new(recipe: &Arc<Recipe>, host: &str, address: SocketAddr) -> Result<Check, CheckError> {
         let request = recipe.question.as_ref().map(|question| question.to_member(host, address.port())).transpose()?;
-        Ok(Check { recipe: recipe.clone(), peer: address, request })
+        Ok(Check { recipe: recipe.clone(), host: host.to_owned(), peer: address, request })
     }
 
     /// The probe of one member by itself; where there are several, share a [`Recipe`].
@@ -126,6 +127,16 @@ impl Check {
     /// Who is dialled.
     pub fn peer(&self) -> SocketAddr {
         self.peer
+    }
+
+    /// The configured name of the member, without port.
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// How long the probe may take, from the dial to the last byte.
+    pub fn timeout(&self) -> Duration {
+        self.recipe.timeout
     }
 
     /// Makes the probe.

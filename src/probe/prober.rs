@@ -1,12 +1,16 @@
 //! Makes every member's probes at their times, for as long as the member is followed.
 //!
-//! Its tasks, one a member, run on a runtime of their own, so that traffic cannot make a member look slow, and on two
+//! Pools that ask one member the same question at the same pace are told of the same probes (product.md, F6): an endpoint
+//! in ten pools is not asked ten times. Each judges for itself.
+//!
+//! Its tasks, one a question, run on a runtime of their own, so that traffic cannot make a member look slow, and on two
 //! threads: a handshake takes a millisecond of a processor, and must not be what another probe's clock measures.
 //!
 //! Not here: what a task does (`task`), when a probe is due (`schedule`), what a sample means (`health`).
 
 use std::collections::HashMap;
 use std::io;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -24,7 +28,7 @@ use crate::health::{MemberId, Pace, Sample};
 /// Takes a sample, at its (monotonic) time, and says how soon the next is wanted; `None`: the member is gone.
 pub type Report = Arc<dyn Fn(Duration, Sample) -> Option<Pace> + Send + Sync>;
 
-/// A member to follow.
+/// A member to follow, on behalf of one pool.
 #[derive(Clone)]
 pub struct Target {
     /// The pool's name.
@@ -71,20 +75,38 @@ pub struct Prober {
     runtime: Mutex<Option<Runtime>>,
     handle: Handle,
     desk: Arc<Desk>,
-    followed: Mutex<HashMap<(Arc<str>, MemberId), Followed>>,
+    posts: Mutex<Posts>,
     /// Phases given out so far.
     phases: AtomicU64,
     /// Where this process begins to give them out, so that two of them do not probe in step.
     offset: f64,
 }
 
-/// One member's task, from outside.
-struct Followed {
+/// Who is followed.
+#[derive(Default)]
+struct Posts {
+    by_question: HashMap<Question, Post>,
+    by_member: HashMap<(Arc<str>, MemberId), Question>,
+    /// When a probe of a member was last hastened.
+    hastened: HashMap<(Arc<str>, MemberId), Duration>,
+}
+
+/// What is asked of whom, and how often: one task each.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Question {
     fingerprint: u64,
-    target: watch::Sender<Target>,
+    peer: SocketAddr,
+    /// It goes into the request.
+    host: String,
+    timeout: Duration,
+    interval: Duration,
+    fast_interval: Duration,
+}
+
+/// One task, from outside.
+struct Post {
+    targets: watch::Sender<Vec<Target>>,
     now: Arc<Notify>,
-    /// When a probe was last hastened.
-    hastened: Option<Duration>,
     task: AbortHandle,
 }
 
@@ -101,74 +123,77 @@ impl Prober {
             handle: runtime.handle().clone(),
             runtime: Mutex::new(Some(runtime)),
             desk: Arc::new(Desk::new(places)),
-            followed: Mutex::default(),
+            posts: Mutex::default(),
             phases: AtomicU64::new(0),
             offset: fastrand::f64(),
         })
     }
 
-    /// Follows exactly these members from now on. Those followed already keep their times (another interval re-times
-    /// them), new ones are probed at once, and the probes of all others end, those in flight without a word.
+    /// Follows exactly these members from now on. Those followed already keep their times (another interval or timeout
+    /// re-times them), new ones are probed at once, and the probes of all others end, those in flight without a word.
     pub fn follow(&self, targets: Vec<Target>) {
-        let mut followed = self.followed();
-        let mut before = std::mem::take(&mut *followed);
-        for target in targets {
-            let key = (target.pool.clone(), target.member);
-            let entry = match before.remove(&key) {
-                Some(known) if known.fingerprint == target.fingerprint => {
-                    known.target.send_replace(target);
-                    known
-                }
-                other => {
-                    other.inspect(Followed::leave);
-                    self.begin(target)
-                }
-            };
-            if let Some(twice) = followed.insert(key, entry) {
-                twice.leave();
-            }
+        let asked = by_question(targets);
+        let mut posts = self.posts();
+        let mut before = std::mem::take(&mut *posts);
+        let mut kept: Vec<_> = asked.iter().map(|(question, _)| before.by_question.remove(question)).collect();
+        for (post, (_, targets)) in kept.iter_mut().zip(&asked).filter(|(post, _)| post.is_none()) {
+            *post = before.retimed(targets);
         }
-        before.values().for_each(Followed::leave);
+        // These first: whoever goes on at another post has its next probe planned there.
+        before.by_question.values().for_each(Post::leave);
+        for (post, (question, targets)) in kept.into_iter().zip(asked) {
+            let members = targets.iter().map(|target| (target.key(), question.clone()));
+            posts.by_member.extend(members);
+            let post = match post.filter(|post| !post.task.is_finished()) {
+                Some(post) => post.serve(targets),
+                None => self.begin(targets),
+            };
+            posts.by_question.insert(question, post);
+        }
+        before.hastened.retain(|member, _| posts.by_member.contains_key(member));
+        posts.hastened = before.hastened;
+    }
+
+    /// Another limit on probes in flight; those that are stay in flight.
+    pub fn set_places(&self, places: usize) {
+        self.desk.set_places(places);
     }
 
     /// Probes a member now, or as soon as the probe in flight is over; false: nobody follows it.
     pub fn probe_now(&self, pool: &str, member: MemberId) -> bool {
-        match self.followed().get(&(pool.into(), member)) {
-            Some(followed) => {
-                followed.now.notify_one();
-                true
-            }
-            None => false,
-        }
+        let posts = self.posts();
+        let post = posts.of(&(pool.into(), member));
+        post.inspect(|post| post.now.notify_one()).is_some()
     }
 
     /// Like [`Prober::probe_now`], for evidence that may come with every request: at most once per member and interval
     /// (health.md §6). True: a probe was asked for.
     pub fn hasten(&self, pool: &str, member: MemberId) -> bool {
-        let now = clock::monotonic();
-        let mut all = self.followed();
-        let Some(followed) = all.get_mut(&(pool.into(), member)) else {
+        let (now, member) = (clock::monotonic(), (pool.into(), member));
+        let mut posts = self.posts();
+        let Some(interval) = posts.by_member.get(&member).map(|question| question.interval) else {
             return false;
         };
-        let interval = followed.target.borrow().interval;
-        if followed.hastened.is_some_and(|at| now < at + interval) {
+        if posts.hastened.get(&member).is_some_and(|&at| now < at + interval) {
             return false;
         }
-        followed.hastened = Some(now);
-        followed.now.notify_one();
+        posts.of(&member).into_iter().for_each(|post| post.now.notify_one());
+        posts.hastened.insert(member, now);
         true
     }
 
     /// When the next probe of a member starts, in monotonic time.
     pub fn next_probe_at(&self, pool: &str, member: MemberId) -> Option<Duration> {
-        let all = self.followed();
-        let us = all.get(&(pool.into(), member))?.target.borrow().next_probe_at.load(Relaxed);
+        let posts = self.posts();
+        let member = (pool.into(), member);
+        let targets = posts.of(&member)?.targets.borrow();
+        let us = targets.iter().find(|target| target.key() == member)?.next_probe_at.load(Relaxed);
         (us > 0).then(|| Duration::from_micros(us))
     }
 
     /// What was done so far.
     pub fn counters(&self) -> &Arc<Counters> {
-        &self.desk.counters()
+        self.desk.counters()
     }
 
     /// Ends all probes; those in flight report nothing. There is no way back.
@@ -179,18 +204,17 @@ impl Prober {
         runtime.into_iter().for_each(Runtime::shutdown_background);
     }
 
-    fn begin(&self, target: Target) -> Followed {
+    fn begin(&self, targets: Vec<Target>) -> Post {
         let share = schedule::share(self.offset, self.phases.fetch_add(1, Relaxed));
-        let fingerprint = target.fingerprint;
         let now = Arc::new(Notify::new());
-        let (sender, receiver) = watch::channel(target);
+        let (sender, receiver) = watch::channel(targets);
         let task = Task::new(self.desk.clone(), receiver, now.clone(), share);
         let task = self.handle.spawn(task.attend()).abort_handle();
-        Followed { fingerprint, target: sender, now, hastened: None, task }
+        Post { targets: sender, now, task }
     }
 
-    fn followed(&self) -> MutexGuard<'_, HashMap<(Arc<str>, MemberId), Followed>> {
-        self.followed.lock().unwrap_or_else(PoisonError::into_inner)
+    fn posts(&self) -> MutexGuard<'_, Posts> {
+        self.posts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -200,9 +224,83 @@ impl Drop for Prober {
     }
 }
 
-impl Followed {
+/// Who asks the same, in the order in which each question comes first.
+fn by_question(targets: Vec<Target>) -> Vec<(Question, Vec<Target>)> {
+    let mut places = HashMap::new();
+    let mut asked: Vec<(Question, Vec<Target>)> = Vec::new();
+    for target in targets {
+        let question = Question::of(&target);
+        let place = *places.entry(question.clone()).or_insert(asked.len());
+        match asked.get_mut(place) {
+            Some((_, others)) => others.push(target),
+            None => asked.push((question, vec![target])),
+        }
+    }
+    asked
+}
+
+impl Posts {
+    fn of(&self, member: &(Arc<str>, MemberId)) -> Option<&Post> {
+        self.by_question.get(self.by_member.get(member)?)
+    }
+
+    /// Takes out the post that asks one of these members the same question at other times.
+    fn retimed(&mut self, targets: &[Target]) -> Option<Post> {
+        let same = |target: &Target| {
+            let before = self.by_member.get(&target.key())?;
+            let now = Question::of(target);
+            let timed_alike = Question {
+                timeout: now.timeout,
+                interval: now.interval,
+                fast_interval: now.fast_interval,
+                ..before.clone()
+            };
+            (timed_alike == now && self.by_question.contains_key(before)).then(|| before.clone())
+        };
+        let before = targets.iter().find_map(same)?;
+        self.by_question.remove(&before)
+    }
+}
+
+impl Question {
+    fn of(target: &Target) -> Question {
+        Question {
+            fingerprint: target.fingerprint,
+            peer: target.check.peer(),
+            host: target.check.host().to_owned(),
+            timeout: target.check.timeout(),
+            interval: target.interval,
+            fast_interval: target.fast_interval,
+        }
+    }
+}
+
+impl Target {
+    fn key(&self) -> (Arc<str>, MemberId) {
+        (self.pool.clone(), self.member)
+    }
+
+    fn forget(&self) {
+        self.next_probe_at.store(0, Relaxed);
+    }
+}
+
+impl Post {
+    /// The same task for these targets from now on; one who has just come wants a probe.
+    fn serve(self, targets: Vec<Target>) -> Post {
+        let before = self.targets.send_replace(targets);
+        let targets = self.targets.borrow();
+        let among = |some: &[Target], one: &Target| some.iter().any(|other| other.key() == one.key());
+        before.iter().filter(|old| !among(&targets, old)).for_each(Target::forget);
+        if targets.iter().any(|new| !among(&before, new)) {
+            self.now.notify_one();
+        }
+        drop(targets);
+        self
+    }
+
     fn leave(&self) {
         self.task.abort();
-        self.target.borrow().next_probe_at.store(0, Relaxed);
+        self.targets.borrow().iter().for_each(Target::forget);
     }
 }

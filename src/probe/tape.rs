@@ -127,3 +127,58 @@ fn keep_some(kept: &mut Vec<u8>, bytes: &[u8], limit: usize) {
     let room = limit.saturating_sub(kept.len());
     kept.extend_from_slice(&bytes[..bytes.len().min(room)]);
 }
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use http_body_util::Empty;
+    use hyper_util::rt::TokioIo;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn the_first_byte_is_the_first_and_after_a_rewind_the_next() {
+        let (mut far, near) = duplex(100);
+        let tape = Tape::new(100);
+        let mut near = Taped::new(near, tape.clone());
+        near.write_all(b"ask").await.unwrap();
+        assert_eq!(tape.first_byte(), None);
+        let mut times = Vec::new();
+        for _ in 0..2 {
+            far.write_all(b"x").await.unwrap();
+            near.read_u8().await.unwrap();
+            times.push(Instant::now());
+        }
+        assert!(tape.first_byte().unwrap() <= times[0]);
+        tape.rewind();
+        assert!(tape.first_byte().unwrap() >= times[0], "nothing came since: the answer was in the last read");
+        far.write_all(b"x").await.unwrap();
+        near.read_u8().await.unwrap();
+        assert!(tape.first_byte().unwrap() >= times[1]);
+    }
+
+    #[tokio::test]
+    async fn what_is_kept_is_bounded() {
+        let (mut far, near) = duplex(100);
+        let tape = Tape::new(5);
+        let mut near = Taped::new(near, tape.clone());
+        near.write_all(b"question").await.unwrap();
+        far.write_all(b"answer").await.unwrap();
+        near.read_exact(&mut [0; 6]).await.unwrap();
+        assert_eq!((tape.sent(), tape.received()), (b"quest".to_vec(), b"answe".to_vec()));
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_waits_already_is_not_taken_for_chatter() {
+        let (mut far, near) = duplex(1000);
+        far.write_all(b"HTTP/1.1 503 Overloaded\r\nContent-Length: 0\r\n\r\n").await.unwrap();
+        let io = TokioIo::new(Taped::new(near, Tape::new(0)));
+        let (mut sender, connection) = hyper::client::conn::http1::handshake::<_, Empty<Bytes>>(io).await.unwrap();
+        let connection = tokio::spawn(connection);
+        let answer = sender.send_request(http::Request::new(Empty::new())).await.unwrap();
+        assert_eq!(answer.status(), 503);
+        drop((sender, answer));
+        connection.await.unwrap().unwrap();
+    }
+}

@@ -1,16 +1,17 @@
-//! One member's task: it waits for its time, makes its probe, reports, and asks the schedule when to come back.
+//! One task: it waits for its time, makes its probe, reports to all who asked for it, and comes back when the schedule says.
 //!
-//! Nothing it does ends it but its member's leaving: a round that panics is counted, and another follows. Waiting for a
+//! Nothing it does ends it but its members' leaving: a round that panics is counted, and another follows. Waiting for a
 //! place comes before the dial, so a probe that had to wait is late and not slow.
 
+use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 
-use tokio::sync::{Notify, Semaphore, SemaphorePermit, watch};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::Instant;
 
 use super::schedule::{Grid, Last};
@@ -20,14 +21,12 @@ use crate::health::{Class, Outcome, Pace, Sample};
 
 /// First probes in flight at once: all members of a restarted proxy are due in the same instant (health.md §2).
 const FIRST_ROUND: usize = 256;
-/// A task that panicked is back after this, doubled each time it does so again.
+/// A probe that panicked is made again after this, doubled each time, up to its interval.
 const BACKOFF: Duration = Duration::from_millis(100);
-/// But no later than after this.
-const MAX_BACKOFF: Duration = Duration::from_secs(5);
 
 /// What the tasks share.
 pub(super) struct Desk {
-    places: Semaphore,
+    places: Mutex<Arc<Semaphore>>,
     first_round: Semaphore,
     counters: Arc<Counters>,
 }
@@ -36,7 +35,7 @@ impl Desk {
     /// A desk with so many places.
     pub(super) fn new(places: usize) -> Desk {
         Desk {
-            places: Semaphore::new(places.clamp(1, Semaphore::MAX_PERMITS)),
+            places: Mutex::new(semaphore(places)),
             first_round: Semaphore::new(FIRST_ROUND),
             counters: Arc::default(),
         }
@@ -46,19 +45,29 @@ impl Desk {
         &self.counters
     }
 
-    async fn place(&self) -> Option<SemaphorePermit<'_>> {
-        if let Ok(place) = self.places.try_acquire() {
+    /// So many places from now on. Who has one of the old keeps it, and who waits for one gets it as they are given back.
+    pub(super) fn set_places(&self, places: usize) {
+        *self.places.lock().unwrap_or_else(PoisonError::into_inner) = semaphore(places);
+    }
+
+    async fn place(&self) -> Option<OwnedSemaphorePermit> {
+        let places = self.places.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Ok(place) = places.clone().try_acquire_owned() {
             return Some(place);
         }
         self.counters.late.fetch_add(1, Relaxed);
-        self.places.acquire().await.ok()
+        places.acquire_owned().await.ok()
     }
 }
 
-/// One member's task, from inside.
+fn semaphore(places: usize) -> Arc<Semaphore> {
+    Arc::new(Semaphore::new(places.clamp(1, Semaphore::MAX_PERMITS)))
+}
+
+/// One task, from inside.
 pub(super) struct Task {
     desk: Arc<Desk>,
-    target: watch::Receiver<Target>,
+    targets: watch::Receiver<Vec<Target>>,
     now: Arc<Notify>,
     share: f64,
 }
@@ -70,12 +79,12 @@ struct Round {
 }
 
 impl Task {
-    /// The task of the member in `target`, on a grid at `share` of its interval; `now` asks for a probe.
-    pub(super) fn new(desk: Arc<Desk>, target: watch::Receiver<Target>, now: Arc<Notify>, share: f64) -> Task {
-        Task { desk, target, now, share }
+    /// The task that asks for `targets`, on a grid at `share` of its interval; `now` asks for a probe.
+    pub(super) fn new(desk: Arc<Desk>, targets: watch::Receiver<Vec<Target>>, now: Arc<Notify>, share: f64) -> Task {
+        Task { desk, targets, now, share }
     }
 
-    /// Runs for as long as the member is followed.
+    /// Runs for as long as anybody wants it.
     pub(super) async fn attend(mut self) {
         let mut due = clock::monotonic();
         let mut known: Option<Round> = None;
@@ -85,17 +94,17 @@ impl Task {
             if !self.wait(due, known.as_ref()).await {
                 return;
             }
-            match caught(self.round(first)).await {
+            match caught(self.round(first)).await.and_then(|round| round) {
                 Ok(Some(round)) => {
                     panics = 0;
                     due = self.next(&round);
                     known = Some(round);
                 }
-                // The member is gone.
+                // Nobody's member any more.
                 Ok(None) => return self.plan(Duration::ZERO),
-                Err(what) => {
-                    self.mourn(&what);
-                    due = clock::monotonic() + MAX_BACKOFF.min(BACKOFF * 2u32.saturating_pow(panics));
+                Err(panic) => {
+                    self.mourn(&panic);
+                    due = clock::monotonic() + self.interval().min(BACKOFF * 2u32.saturating_pow(panics));
                     panics += 1;
                     known = None;
                 }
@@ -104,7 +113,7 @@ impl Task {
         }
     }
 
-    /// Waits until the next probe is due, or wanted now; false: nobody follows this member any more.
+    /// Waits until the next probe is due, or wanted now; false: nobody wants one any more.
     async fn wait(&mut self, mut due: Duration, known: Option<&Round>) -> bool {
         loop {
             self.plan(due);
@@ -112,7 +121,7 @@ impl Task {
             tokio::select! {
                 () = tokio::time::sleep_until(at) => return true,
                 () = self.now.notified() => return true,
-                changed = self.target.changed() => {
+                changed = self.targets.changed() => {
                     if changed.is_err() {
                         return false;
                     }
@@ -122,36 +131,58 @@ impl Task {
         }
     }
 
-    /// One probe and its report; `None`: the member is gone.
-    async fn round(&self, first: bool) -> Option<Round> {
+    /// One probe and its reports; `None`: the member is gone, whoever asked for it.
+    async fn round(&self, first: bool) -> Result<Option<Round>, Panic> {
         let seat = if first { self.desk.first_round.acquire().await.ok() } else { None };
         let place = self.desk.place().await;
-        let check = self.target.borrow().check.clone();
+        let Some(check) = self.targets.borrow().first().map(|target| target.check.clone()) else {
+            return Ok(None);
+        };
         let flight = Flight::begin(&self.desk.counters);
         let started = clock::monotonic();
         let sample = check.run().await;
         let ended = clock::monotonic();
         flight.land(&sample);
         drop((place, seat));
-        // Who is told may be another than when the probe began: a reload brings its own.
-        let report = self.target.borrow().report.clone();
-        let pace = report(ended, sample)?;
-        Some(Round { last: Last { started, ended }, pace })
+        let pace = self.report(ended, &sample)?;
+        Ok(pace.map(|pace| Round { last: Last { started, ended }, pace }))
+    }
+
+    /// Tells everyone, also those after one who panics. Who is told may be others than when the probe began: a reload
+    /// brings its own.
+    fn report(&self, now: Duration, sample: &Sample) -> Result<Option<Pace>, Panic> {
+        let targets = self.targets.borrow().clone();
+        let tell = |target: &Target| {
+            catch_unwind(AssertUnwindSafe(|| (target.report)(now, sample.clone()))).map_err(Panic::new)
+        };
+        let told: Vec<_> = targets.iter().map(tell).collect();
+        let paces: Vec<_> = told.into_iter().collect::<Result<_, _>>()?;
+        let paces = paces.into_iter().flatten();
+        // In doubt for one is in doubt.
+        Ok(paces.reduce(|one, other| if one == Pace::Fast { one } else { other }))
     }
 
     fn next(&self, round: &Round) -> Duration {
-        let target = self.target.borrow();
+        let targets = self.targets.borrow();
+        let Some(target) = targets.first() else { return round.last.ended };
         Grid::new(target.interval, target.fast_interval, self.share).next(round.last, round.pace, fastrand::f64())
     }
 
-    fn plan(&self, due: Duration) {
-        self.target.borrow().next_probe_at.store(due.as_micros() as u64, Relaxed);
+    fn interval(&self) -> Duration {
+        self.targets.borrow().first().map_or(Duration::ZERO, |target| target.interval)
     }
 
-    fn mourn(&self, what: &str) {
+    fn plan(&self, due: Duration) {
+        let us = due.as_micros() as u64;
+        self.targets.borrow().iter().for_each(|target| target.next_probe_at.store(us, Relaxed));
+    }
+
+    fn mourn(&self, panic: &Panic) {
         self.desk.counters.panics.fetch_add(1, Relaxed);
-        let target = self.target.borrow();
-        tracing::error!(target: "probe", pool = %target.pool, member = %target.name, panic = what, "probe panicked; it starts again");
+        let targets = self.targets.borrow();
+        let Some(target) = targets.first() else { return };
+        let (pool, member, panic) = (&target.pool, &target.name, &panic.0);
+        tracing::error!(target: "probe", %pool, %member, %panic, "a probe panicked; it is made again");
     }
 }
 
@@ -189,16 +220,23 @@ impl Drop for Flight<'_> {
     }
 }
 
-/// Runs a future whose panic is an answer too: its message.
-async fn caught<T>(future: impl Future<Output = T>) -> Result<T, String> {
+/// What somebody said who panicked.
+struct Panic(String);
+
+impl Panic {
+    fn new(payload: Box<dyn Any + Send>) -> Panic {
+        let message = payload.downcast_ref::<&str>().map(|text| text.to_string());
+        Panic(message.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_default())
+    }
+}
+
+/// Runs a future whose panic is an answer too.
+async fn caught<T>(future: impl Future<Output = T>) -> Result<T, Panic> {
     let mut future = pin!(future);
     std::future::poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx))) {
         Ok(Poll::Pending) => Poll::Pending,
         Ok(Poll::Ready(value)) => Poll::Ready(Ok(value)),
-        Err(panic) => {
-            let message = panic.downcast_ref::<&str>().map(|text| text.to_string());
-            Poll::Ready(Err(message.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default()))
-        }
+        Err(payload) => Poll::Ready(Err(Panic::new(payload))),
     })
     .await
 }

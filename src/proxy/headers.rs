@@ -52,6 +52,12 @@ pub fn upward(up: &mut RequestHeader, client: &RequestHeader, hop: Hop<'_>, host
     let via = joined(&up.headers, &header::VIA, &own);
     up.insert_header(header::VIA, via)?;
     up.insert_header("X-Request-Id", hop.request_id)?;
+    // Pingora lets a WebSocket upgrade through on its own field alone; it is one only if `Connection` names it too
+    // (RFC 9110 section 7.8).
+    if !names(&client.headers, &header::CONNECTION, "upgrade") {
+        up.remove_header(&header::CONNECTION);
+        up.remove_header(&header::UPGRADE);
+    }
     // Trailers are asked for only by who can use them; Pingora strips the field for every kind of upstream.
     if is_grpc(&client.headers) && names(&client.headers, &header::TE, "trailers") {
         up.insert_header(header::TE, "trailers")?;

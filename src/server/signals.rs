@@ -11,8 +11,7 @@ use pingora::apps::HttpServerApp;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::Control;
-use super::floor::Floor;
+use crate::control::{Control, Floor};
 use crate::proxy::Engine;
 
 /// How often an ending process looks whether it is empty.
@@ -41,14 +40,27 @@ impl Ears {
 }
 
 /// Serves what signals ask for; returns when the process may exit.
-pub async fn until_the_end(ears: Ears, control: &Arc<Control>, floor: &Arc<Floor>, app: &Arc<Engine>) {
+pub async fn until_the_end(
+    ears: Ears,
+    limit: Option<Duration>,
+    control: &Arc<Control>,
+    floor: &Arc<Floor>,
+    app: &Arc<Engine>,
+) {
     let mut signals = ears.0;
+    let mut over = std::pin::pin!(async {
+        match limit {
+            Some(limit) => sleep(limit).await,
+            None => std::future::pending().await,
+        }
+    });
     let lame_duck = loop {
         tokio::select! {
             _ = signals.hup.recv() => drop(tokio::spawn(reload(control.clone(), floor.clone()))),
             _ = signals.usr1.recv() => control.log().reopen(),
             _ = signals.term.recv() => break control.snapshot().config.lame_duck,
             _ = signals.int.recv() => break Duration::ZERO,
+            () = &mut over => break Duration::ZERO,
         }
     };
     tracing::info!(target: "server", lame_duck_ms = lame_duck.as_millis() as u64, "ending");

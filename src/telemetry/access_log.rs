@@ -50,7 +50,7 @@ impl AccessLog {
     }
 
     fn with_capacity(sink: Sink, capacity: usize) -> io::Result<AccessLog> {
-        const NAME: &str = "access log";
+        const NAME: &str = "access-log";
         let output = match sink {
             Sink::Off => return Ok(AccessLog { lines: None }),
             Sink::Stdout => Output::descriptor(NAME, io::stdout(), Told::Log)?,
@@ -69,8 +69,7 @@ impl AccessLog {
         let Some(lines) = &self.lines else { return };
         let mut line = LINE.try_with(Cell::take).unwrap_or_default();
         match record.render(&mut line) {
-            Ok(()) if lines.push(&line) => {}
-            Ok(()) => tracing::warn!("the access log cannot keep up, lines are dropped and counted"),
+            Ok(()) => lines.push(&line),
             Err(_) => lines.count_dropped(),
         }
         line.clear();

@@ -231,3 +231,6 @@ fn log(event: &Event) {
         ),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -19,8 +19,13 @@ use std::time::Duration;
 use output::Writer;
 pub(super) use output::{Output, Told};
 
+use crate::clock;
+
 /// The longest a line waits for company.
 const LINGER: Duration = Duration::from_millis(5);
+
+/// Trouble that comes and goes is told no more often than this.
+const QUIET: Duration = Duration::from_secs(10);
 
 /// A buffer that has grown beyond this by a burst is given back after it.
 const KEPT_CAPACITY: usize = 1 << 20;
@@ -43,6 +48,7 @@ struct Shared {
     capacity: usize,
     /// Lines that were accepted or not, and will not be read by anyone.
     dropped: AtomicU64,
+    told: Told,
 }
 
 #[derive(Debug, Default)]
@@ -56,8 +62,8 @@ struct Queue {
     reopen_at: Option<usize>,
     /// The thread waits without a time limit: it must be told.
     asleep: bool,
-    /// Lines were dropped since the last batch was taken.
-    overflowing: bool,
+    /// When it was last told that lines do not fit.
+    told_at: Option<Duration>,
     closing: bool,
     /// The thread has gone.
     ended: bool,
@@ -79,23 +85,20 @@ impl Lines {
             settled: Condvar::new(),
             capacity,
             dropped: AtomicU64::new(0),
+            told: output.told(),
         });
         let writer = Writer::new(output, Arc::clone(&shared));
         thread::Builder::new().name(writer.thread_name()).spawn(move || writer.run())?;
         Ok(Lines { shared })
     }
 
-    /// Queues a line, which must end in a newline, or counts it as dropped. False: this one was dropped, and the one
-    /// before it was not.
-    pub(super) fn push(&self, line: &[u8]) -> bool {
+    /// Queues a line, which must end in a newline, or counts it as dropped.
+    pub(super) fn push(&self, line: &[u8]) {
         let mut queue = self.shared.lock();
         let before = queue.bytes.len();
         let after = before + line.len();
         if after > self.shared.capacity || queue.ended {
-            let first = !mem::replace(&mut queue.overflowing, true);
-            drop(queue);
-            self.shared.drop_lines(1);
-            return !first;
+            return self.shared.overflow(queue);
         }
         queue.bytes.extend_from_slice(line);
         queue.accepted += 1;
@@ -105,7 +108,6 @@ impl Lines {
         if wake {
             self.shared.work.notify_one();
         }
-        true
     }
 
     /// Counts a line that never got as far as the queue.
@@ -170,6 +172,15 @@ impl Shared {
         self.dropped.load(Ordering::Relaxed)
     }
 
+    fn overflow(&self, mut queue: MutexGuard<'_, Queue>) {
+        self.drop_lines(1);
+        let tell = self.told == Told::Log && is_time_to_tell(&mut queue.told_at);
+        drop(queue);
+        if tell {
+            tracing::warn!(target: "access_log", "lines are dropped and counted: they come faster than they are written");
+        }
+    }
+
     fn begin_close(&self) {
         self.lock().closing = true;
         self.work.notify_one();
@@ -182,7 +193,6 @@ impl Shared {
         loop {
             if !queue.bytes.is_empty() || queue.reopen_at.is_some() {
                 mem::swap(batch, &mut queue.bytes);
-                queue.overflowing = false;
                 return Some(Turn { reopen_at: queue.reopen_at.take(), accepted: queue.accepted });
             }
             if queue.closing {
@@ -222,6 +232,16 @@ impl Shared {
         drop(queue);
         self.settled.notify_all();
     }
+}
+
+/// Whether trouble was not told for long enough; if so it is taken as told now.
+fn is_time_to_tell(told_at: &mut Option<Duration>) -> bool {
+    let now = clock::monotonic();
+    if told_at.is_some_and(|at| now < at + QUIET) {
+        return false;
+    }
+    *told_at = Some(now);
+    true
 }
 
 /// What happened during a pause.

@@ -226,8 +226,7 @@ pub(super) fn wall_time<S: Serializer>(time: &SystemTime, serializer: S) -> Resu
     Rfc3339(*time).serialize(serializer)
 }
 
-/// Milliseconds with at most three decimals.
-#[expect(clippy::cast_precision_loss, reason = "exact up to 285 years")]
+/// Milliseconds with at most three decimals; exact up to 285 years.
 pub(super) fn in_millis(duration: Duration) -> f64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX) as f64 / 1000.0
 }

@@ -1,8 +1,9 @@
 //! What keys mean, where a golden file would not show it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use pulsegate::config::{Config, Limits, Problem, Retries, Severity, Upstream, load, parse};
+use pulsegate::config::{Config, Limits, Pool, Probe, ProbeKind, Problem, Retries, Severity, Upstream, load, parse};
 
 use super::{around, config, env, files, lines, pool, root};
 
@@ -21,19 +22,30 @@ fn the_effective_file_can_be_read_back_and_means_the_same() {
     for file in files("good") {
         let loaded = load(&file, &env).unwrap_or_else(|problems| panic!("{}", lines(&problems)));
         let text = serde_json::to_string_pretty(&loaded.config.effective()).expect("json");
-        assert!(!text.contains("s3cret") || loaded.config.admin.is_none() || text.contains("X-Token"), "{text}");
+        assert!(!text.contains("s3cret"), "{text}");
         let again = parse("effective.yaml", &text, &|_| None)
             .unwrap_or_else(|p| panic!("{}:\n{}\n{text}", file.display(), lines(&p)));
-        assert_eq!(unmasked(again.config, &loaded.config), loaded.config, "{}", file.display());
+        assert!(unmasked(again.config, &loaded.config) == loaded.config, "{}:\n{text}", file.display());
     }
 }
 
-/// With the token of `original`, which is the one thing that is not told.
+/// With the secrets of `original`, the only things that are not told.
 fn unmasked(mut config: Config, original: &Config) -> Config {
     if let (Some(admin), Some(original)) = (&mut config.admin, &original.admin) {
         admin.token.clone_from(&original.token);
     }
+    for (name, pool) in &mut config.pools {
+        let mut whole = Pool::clone(pool);
+        if whole.probe.as_deref().is_some_and(has_masked_field) {
+            whole.probe.clone_from(&original.pools[name].probe);
+        }
+        *pool = Arc::new(whole);
+    }
     config
+}
+
+fn has_masked_field(probe: &Probe) -> bool {
+    matches!(&probe.kind, ProbeKind::Http(http) if http.headers.iter().any(|(_, value)| value == "********"))
 }
 
 #[test]
@@ -108,7 +120,11 @@ fn probes_per_second_counts_what_is_probed() {
 #[test]
 fn a_problem_reads_as_file_line_column_severity_message() {
     let problems = parse("a/b.yaml", "listeners: 5\npools: {}\n", &|_| None).expect_err("wrong");
-    assert!(problems[0].to_string().starts_with("a/b.yaml:1:12: error: "), "{}", problems[0]);
+    assert!(
+        lines(&problems).contains("\na/b.yaml:1:12: error: `listeners` takes a list, not `5`\n"),
+        "{}",
+        lines(&problems)
+    );
     let problem = Problem { severity: Severity::Warning, file: "f".into(), line: 3, column: 7, message: "m".into() };
     assert_eq!(problem.to_string(), "f:3:7: warning: m");
     let json = serde_json::to_string(&problem).expect("json");
@@ -122,7 +138,7 @@ fn an_unreadable_file_is_one_problem() {
         let problems = load(&path, &env).expect_err("nothing to read");
         assert_eq!(problems.len(), 1);
         assert_eq!((problems[0].line, problems[0].column), (1, 1));
-        assert!(problems[0].message.starts_with("cannot be read: "), "{}", problems[0].message);
+        assert!(problems[0].message.starts_with("the file cannot be read: "), "{}", problems[0].message);
     }
 }
 

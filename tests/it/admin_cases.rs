@@ -11,7 +11,7 @@ fn action(origin: &Origin, action: &str) -> String {
 fn pools_are_shown_as_the_contract_says() {
     let (a, b) = (Origin::start(), Origin::start());
     let proxy = Proxy::of(&[&a, &b], "");
-    proxy.await_mode("normal");
+    proxy.await_all_healthy();
     a.when(When::probe(), Answer::status(503));
     proxy.await_standing(&a, "ejected");
     let all = proxy.admin_get("/api/v1/pools");
@@ -81,7 +81,7 @@ fn drain_and_disable_take_a_member_out_and_enable_brings_it_back() {
     a.when(When::path("/held"), Answer::status(200).held_by(&gate));
     b.when(When::path("/held"), Answer::status(200).held_by(&gate));
     let proxy = Proxy::of(&[&a, &b], "");
-    proxy.await_mode("normal");
+    proxy.await_all_healthy();
     let mut held = [proxy.connect(), proxy.connect()];
     for client in &mut held {
         client.send("GET /held HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -125,7 +125,7 @@ fn drain_and_disable_take_a_member_out_and_enable_brings_it_back() {
 fn operators_word_survives_probes_and_unrelated_reloads() {
     let (a, b) = (Origin::start(), Origin::start());
     let proxy = Proxy::of(&[&a, &b], "");
-    proxy.await_mode("normal");
+    proxy.await_all_healthy();
     assert_eq!(proxy.admin_post(&action(&a, "drain"), &[]).status, 200);
     a.await_probes(2);
     a.when(When::probe(), Answer::status(503));
@@ -143,7 +143,7 @@ fn operators_word_survives_probes_and_unrelated_reloads() {
 fn probe_on_demand_is_made_now() {
     let (a, b) = (Origin::start(), Origin::start());
     let proxy = Proxy::start(&config_of(&[a.to_string(), b.to_string()], &PROBE.replace("500ms", "25s")));
-    proxy.await_mode("normal");
+    proxy.await_all_healthy();
     let before = a.probe_count();
     let reply = proxy.admin_post(&action(&a, "probe"), &[]);
     assert_eq!(reply.status, 200, "{}", reply.text());
@@ -155,7 +155,7 @@ fn probe_on_demand_is_made_now() {
 fn probe_of_a_disabled_member_is_a_conflict() {
     let (a, b) = (Origin::start(), Origin::start());
     let proxy = Proxy::of(&[&a, &b], "");
-    proxy.await_mode("normal");
+    proxy.await_all_healthy();
     assert_eq!(proxy.admin_post(&action(&a, "disable"), &[]).status, 200);
     let reply = proxy.admin_post(&action(&a, "probe"), &[]);
     assert_problem(&reply, 409);

@@ -29,7 +29,7 @@ fn shares(lines: &[Line]) -> BTreeMap<String, usize> {
 fn ejected_members_share_goes_to_all_others_alike() {
     let origins = origins(5);
     let proxy = Proxy::of(&origins.iter().collect::<Vec<_>>(), "");
-    proxy.await_mode("normal");
+    proxy.await_all_healthy();
     let even = shares(&proxy.sample("/five", 100));
     assert!(even.len() == 5 && even.values().all(|count| *count == 20), "{even:?}");
     origins[2].when(When::probe(), Answer::status(503));
@@ -44,7 +44,7 @@ fn reloads_do_not_favour_the_first_member() {
     let origins = origins(4);
     let members: Vec<&Origin> = origins.iter().collect();
     let proxy = Proxy::of(&members, "");
-    proxy.await_mode("normal");
+    proxy.await_all_healthy();
     for round in 0..10 {
         proxy.sample(&format!("/round{round}"), 6);
         proxy.reload(&format!("{}# {round}\n", pool_config(&members, "")));
@@ -61,7 +61,7 @@ fn weighted_order_is_smooth_and_exact() {
         origins.iter().zip(weights).map(of).collect()
     };
     let proxy = Proxy::start(&config_of(&weighted([5, 1, 1]), PROBE));
-    proxy.await_mode("normal");
+    proxy.await_all_healthy();
     let lines = proxy.sample("/smooth", 14);
     let letter =
         |line: &Line| origins.iter().position(|o| line.tried() == [o.address()]).map_or('?', |i| ['a', 'b', 'c'][i]);
@@ -89,7 +89,7 @@ fn heavy_unhealthy_member_never_hides_the_healthy_one() {
     let (heavy, light) = (Origin::start(), Origin::start());
     let members = [format!("{{ address: {heavy}, weight: 100 }}"), format!("{{ address: {light}, weight: 1 }}")];
     let proxy = Proxy::start(&config_of(&members, PROBE));
-    proxy.await_mode("normal");
+    proxy.await_all_healthy();
     heavy.when(When::probe(), Answer::status(503));
     proxy.await_standing(&heavy, "ejected");
     let shares = shares(&proxy.sample("/light", 20));
@@ -123,7 +123,7 @@ fn lower_tier_serves_before_unhealthy_members_of_a_higher_one() {
     };
     let members = [tier(&high, 0), tier(&low, 1)].concat();
     let proxy = Proxy::start(&config_of(&members, &format!("{PROBE}\nmax_unhealthy_percent: 50")));
-    proxy.await_mode("normal");
+    proxy.await_all_healthy();
     let served = |base: &str| -> (usize, usize) {
         let lines = proxy.sample(base, 20);
         let by =
@@ -171,7 +171,7 @@ fn lower_tier_serves_before_unhealthy_members_of_a_higher_one() {
 fn least_requests_avoids_the_busy_member() {
     let (busy, free, gate) = (Origin::start(), Origin::start(), Gate::new());
     let proxy = Proxy::of(&[&busy, &free], "balance: least_requests");
-    proxy.await_mode("normal");
+    proxy.await_all_healthy();
     [&busy, &free].iter().for_each(|origin| origin.when(When::path("/held"), Answer::status(200).held_by(&gate)));
     let mut held = proxy.connect();
     held.send("GET /held HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -188,7 +188,7 @@ fn least_requests_avoids_the_busy_member() {
 fn random_reaches_everyone() {
     let origins = origins(3);
     let proxy = Proxy::of(&origins.iter().collect::<Vec<_>>(), "balance: random");
-    proxy.await_mode("normal");
+    proxy.await_all_healthy();
     let shares = shares(&proxy.sample("/random", 120));
     assert!(shares.len() == 3 && shares.values().all(|count| *count >= 10), "{shares:?}");
 }
@@ -201,7 +201,7 @@ fn fastest_prefers_the_quick_and_is_not_drawn_to_quick_failures() {
     let probe = PROBE.replace("interval: 500ms", "interval: 1s").replace("timeout: 500ms", "timeout: 1s");
     let keys = format!("balance: {{ fastest: {{ latency_sensitivity: 60ms }} }}\n{probe}");
     let proxy = Proxy::start(&config_of(&names(&origins), &keys));
-    proxy.await_mode("normal");
+    proxy.await_all_healthy();
     origins.iter().for_each(|origin| origin.await_probes(2));
     let lines = proxy.sample("/quick", 30);
     assert!(!shares(&lines).contains_key(&origins[3].address()), "the slow one is outside the band");
@@ -247,7 +247,7 @@ fn cold_start_serves_anyway_when_the_wait_is_over() {
     assert_eq!(proxy.get("/after-the-wait").status, 200);
     assert_eq!(proxy.access("/after-the-wait").json["lb"]["mode"], "fallback");
     gate.open();
-    proxy.await_mode("normal");
+    proxy.await_all_healthy();
 }
 
 #[test]

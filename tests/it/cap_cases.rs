@@ -83,7 +83,7 @@ fn app_service_example_of_four() {
     let origins: Vec<Origin> = (0..4).map(|_| Origin::start()).collect();
     let members: Vec<&Origin> = origins.iter().collect();
     let proxy = Proxy::of(&members, "max_unhealthy_percent: 50");
-    proxy.await_mode("normal");
+    proxy.await_all_healthy();
     origins[..3].iter().for_each(|origin| origin.when(When::probe(), fail()));
     eventually("three are unhealthy", || proxy.events(&[("kind", "member"), ("to", "unhealthy")]).len() >= 3);
     proxy.await_mode("capped");
@@ -138,7 +138,7 @@ fn recovered_members_place_passes_on_within_the_cap() {
     let origins: Vec<Origin> = (0..4).map(|_| Origin::start()).collect();
     let members: Vec<&Origin> = origins.iter().collect();
     let proxy = Proxy::of(&members, "");
-    proxy.await_mode("normal");
+    proxy.await_all_healthy();
     for origin in &origins[..3] {
         origin.when(When::probe(), fail());
         eventually("it is unhealthy", || proxy.member("web", &origin.address())["verdict"] == "unhealthy");
@@ -163,7 +163,7 @@ fn fallback_serves_all_enabled_and_ends_at_the_first_recovery() {
     members.push(format!("{{ address: {disabled}, state: disabled }}"));
     members.push(format!("{{ address: {draining}, state: draining }}"));
     let proxy = Proxy::start(&config_of(&members, &format!("{PROBE}\nmax_unhealthy_percent: 100")));
-    proxy.await_mode("normal");
+    origins.iter().for_each(|origin| proxy.await_standing(origin, "healthy"));
     origins.iter().for_each(|origin| origin.when(When::probe(), fail()));
     proxy.await_event(0, &[("kind", "fallback"), ("to", "fallback")]);
     let lines = proxy.sample("/fallback", 30);
@@ -190,7 +190,7 @@ fn fail_mode_answers_503_at_once_and_asks_nobody() {
     let origins: Vec<Origin> = (0..3).map(|_| Origin::start()).collect();
     let members: Vec<&Origin> = origins.iter().collect();
     let proxy = Proxy::of(&members, "on_all_unhealthy: fail");
-    proxy.await_mode("normal");
+    proxy.await_all_healthy();
     origins.iter().for_each(|origin| origin.when(When::probe(), fail()));
     proxy.await_mode("down");
     let reply = proxy.get("/nobody");

@@ -107,7 +107,7 @@ fn broken_newcomer_gets_no_request_until_it_passes() {
     let (a, b, newcomer) = (Origin::start(), Origin::start(), Origin::stopped());
     let judge = |members: &[&Origin]| pool_config(members, "").replace("failures: 2", "failures: 3");
     let proxy = Proxy::start(&judge(&[&a, &b]));
-    proxy.await_mode("normal");
+    proxy.await_all_healthy();
     let load = Load::start(proxy.address(), 2, "/steady");
     proxy.reload(&judge(&[&a, &b, &newcomer]));
     let name = newcomer.address();

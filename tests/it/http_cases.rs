@@ -50,10 +50,29 @@ fn hop_by_hop_fields_end_at_the_proxy_in_both_directions() {
 }
 
 #[test]
+fn real_upgrade_is_passed_on_and_becomes_a_tunnel() {
+    let origin = Origin::start();
+    let head = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
+    origin.answer(Answer::raw(vec![Step::Bytes(format!("{head}hello").into_bytes()), Step::Close]));
+    let proxy = unprobed(&origin, "");
+    let mut client = proxy.connect();
+    let fields = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: eA==";
+    client.send(format!("GET /socket HTTP/1.1\r\nHost: a\r\n{fields}\r\n\r\n"));
+    let reply = client.head().expect("an answer");
+    assert_eq!((reply.status, reply.field("upgrade")), (101, Some("websocket")), "{:?}", reply.lines);
+    assert_eq!(client.stray(Duration::from_secs(20)), b"hello");
+    let seen = &origin.traffic()[0];
+    assert_eq!(seen.field("upgrade"), Some("websocket"));
+    assert!(seen.field("connection").is_some_and(|value| value.eq_ignore_ascii_case("upgrade")), "{:?}", seen.lines);
+    drop(client);
+    assert_eq!(proxy.access("/socket").json["upgraded"], true);
+}
+
+#[test]
 fn client_that_nominates_forwarded_fields_hurts_nobody_but_itself() {
     let (a, b) = (Origin::start(), Origin::start());
     let proxy = Proxy::of(&[&a, &b], "");
-    proxy.await_mode("normal");
+    proxy.await_all_healthy();
     let many: Vec<String> = (0..20).map(|i| format!("x-{i}")).collect();
     for connection in ["Connection: x-forwarded-for".to_owned(), format!("Connection: {}", many.join(", "))] {
         for _ in 0..4 {

@@ -179,7 +179,7 @@ fn tcp_probe_asks_for_no_more_than_a_connection() {
     let (a, b) = (Origin::start(), Origin::start());
     let keys = "probe: { kind: tcp, interval: 300ms, consecutive: { failures: 2, passes: 1 } }";
     let proxy = Proxy::start(&config_of(&[a.to_string(), b.to_string()], keys));
-    proxy.await_mode("normal");
+    proxy.await_all_healthy();
     a.answer(Answer::status(503));
     eventually("it is probed on", || a.accepted() >= 4);
     assert_eq!((a.seen().len(), proxy.member("web", &a.address())["verdict"] == "healthy"), (0, true));
@@ -239,7 +239,8 @@ fn first_round_is_immediate_and_the_rest_is_spread() {
     let mut first: Vec<_> = seen[..all].iter().map(|seen| (seen.local, seen.target.clone())).collect();
     first.sort();
     first.dedup();
-    assert!(first.len() >= all - all / 20, "only {} of {all} checks are in the first round", first.len());
+    // A check whose place on its grid comes soon is made again before the last of the first round.
+    assert!(first.len() >= all * 3 / 4, "only {} of {all} checks are in the first round", first.len());
     // One checker for each pair: nobody is probed twice as often as the others.
     for key in &first {
         let count = seen.iter().filter(|seen| (seen.local, seen.target.clone()) == *key).count();

@@ -16,7 +16,7 @@ fn site(keys: &str) -> Site {
     let quoted: Vec<String> = members.iter().map(|member| format!("\"{}\"", member.address())).collect();
     let probe = "probe: { path: /, interval: 1s, fast_interval: 250ms, timeout: 500ms, consecutive: { failures: 2, passes: 1 } }";
     let proxy = Proxy::start(&config_of(&quoted, &format!("{probe}\n{keys}")));
-    proxy.await_mode("normal");
+    proxy.await_all_healthy();
     let load = Load::start(proxy.address(), 4, "/steady");
     load.await_each(10);
     Site { proxy, members, load }

@@ -9,7 +9,7 @@ fn twenty_reloads_under_load_fail_nothing_and_forget_nobody() {
     let members: Vec<&Origin> = origins.iter().collect();
     let base = pool_config(&members, "");
     let proxy = Proxy::start(&base);
-    proxy.await_mode("normal");
+    proxy.await_all_healthy();
     let ejected = &origins[2];
     ejected.when(When::probe(), Answer::status(503));
     proxy.await_standing(ejected, "ejected");
@@ -63,7 +63,7 @@ fn refused_file_changes_nothing_and_the_next_good_one_is_taken() {
     let (a, b) = (Origin::start(), Origin::start());
     let good = pool_config(&[&a, &b], "");
     let proxy = Proxy::start(&good);
-    proxy.await_mode("normal");
+    proxy.await_all_healthy();
     let load = Load::start(proxy.address(), 2, "/steady");
     let broken = [
         "pools: [".to_owned(),
@@ -110,7 +110,7 @@ fn removed_member_is_probed_no_more_and_comes_back_as_new() {
     let (a, b) = (Origin::start(), Origin::start());
     let both = pool_config(&[&a, &b], "");
     let proxy = Proxy::start(&both);
-    proxy.await_mode("normal");
+    proxy.await_all_healthy();
     proxy.reload(&pool_config(&[&a], ""));
     // A probe that was under way may still arrive.
     a.await_probes(2);
@@ -155,7 +155,7 @@ fn what_a_reload_keeps_is_decided_by_identity() {
         origins.iter().map(|origin| format!("{{ address: {origin}{more} }}")).collect()
     };
     let proxy = Proxy::start(&config_of(&members(&[&good, &bad], ""), PROBE));
-    proxy.await_mode("normal");
+    proxy.await_all_healthy();
     bad.when(When::probe(), Answer::status(503));
     proxy.await_standing(&bad, "ejected");
     // Interval, weight, order, another cap: the verdict stays, and not one request reaches the member.

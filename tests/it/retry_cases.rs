@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::harness::proxy::{Proxy, config_of};
-use crate::harness::{Answer, Line, Origin, Step, When, eventually};
+use crate::harness::{Answer, Line, Origin, Step, When, eventually, eventually_some};
 
 /// No probes, so that what traffic meets is decided by the case alone.
 const UNPROBED: &str = "probe: off";
@@ -220,12 +220,17 @@ fn deadline_ends_a_request_however_many_tries_are_left() {
 fn log_tells_every_attempt_of_a_request() {
     let (refuses, hangs, good) = (Origin::stopped(), Origin::start(), Origin::start());
     hangs.answer(Answer::hang());
-    let proxy = proxy_of(
-        &[&refuses, &hangs, &good],
-        "retries: { attempts: 3, connect: 3, budget: 100%, per_try_timeout: 300ms }",
-    );
-    // Which member is first is the balancer's business: six requests meet each order of a round.
-    let lines = proxy.sample("/tries", 6);
+    // Weights that make it likely to meet both bad ones first; the order is the balancer's business.
+    let weighted = |origin: &Origin, weight: u32| format!("{{ address: {origin}, weight: {weight} }}");
+    let members = [weighted(&refuses, 5), weighted(&hangs, 5), weighted(&good, 1)];
+    let retries = "retries: { attempts: 3, connect: 3, budget: 100%, per_try_timeout: 300ms }";
+    let proxy = Proxy::start(&config_of(&members, &format!("{UNPROBED}\n{retries}")));
+    let mut round = 0;
+    let lines = eventually_some("a request meets all three", || {
+        round += 1;
+        let lines = proxy.sample(&format!("/tries{round}"), 6);
+        lines.iter().any(|line| line.attempts().len() == 3).then_some(lines)
+    });
     let results = |line: &Line| -> Vec<String> {
         line.attempts().iter().map(|attempt| attempt["result"].as_str().unwrap_or_default().to_owned()).collect()
     };

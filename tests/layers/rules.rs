@@ -27,6 +27,7 @@ pub const ROOMS: &[(&str, Layer)] = &[
     ("proxy", Edges),
     ("probe", Edges),
     ("discovery", Edges),
+    ("control", Edges),
     ("admin", Edges),
     ("reload", Edges),
     ("server", Assembly),

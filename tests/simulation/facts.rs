@@ -165,11 +165,13 @@ pub fn words(facts: &Facts) -> Vec<String> {
     }
     let stands = |s: Standing| facts.members.iter().any(|m| m.standing == s);
     words.extend((stands(Standing::Kept) && stands(Standing::Ejected)).then(|| "the cap bites".to_owned()));
+    let healthy = facts.members.iter().any(|m| m.standing == Standing::Standby && m.verdict == Verdict::Healthy);
+    words.extend((facts.mode == Mode::Waiting && healthy).then(|| "waits for a better tier".to_owned()));
     words
 }
 
 /// What a good set of histories has seen: words of [`words`] and [`kinds`].
-pub const WORDS: [&str; 35] = [
+pub const WORDS: [&str; 36] = [
     "Down",
     "Waiting",
     "Fallback",
@@ -200,6 +202,7 @@ pub const WORDS: [&str; 35] = [
     "unverified",
     "never healthy",
     "the cap bites",
+    "waits for a better tier",
     "Verdict",
     "Admin",
     "Place",

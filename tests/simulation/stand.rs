@@ -134,10 +134,8 @@ impl Pool<'_> {
     /// unknown is waited for likewise".
     fn awaits_better_than(&self, elected: Option<u8>) -> bool {
         let better = |t: u8| elected.is_none_or(|e| t < e);
-        self.seats.iter().filter(|s| s.hoped_for()).map(|s| s.life.spec.tier).any(|t| {
-            let hope = self.elect(Some(t));
-            better(t) && (elected.is_none() || hope == Some(t))
-        })
+        let hopes = self.seats.iter().filter(|s| s.hoped_for()).map(|s| s.life.spec.tier);
+        hopes.filter(|t| better(*t)).any(|t| self.elect(Some(t)) == Some(t))
     }
 
     /// "`min(floor(N × max_unhealthy_percent / 100), N − 1)`; 0 if all N are unhealthy, never below 0 ... `min_ejected: 1`

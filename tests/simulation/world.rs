@@ -61,11 +61,11 @@ impl World {
 
     /// How much time passes before the next event.
     pub fn pause(&mut self, deadline: Duration, now: Duration) -> Duration {
-        match self.dice.below(12) {
+        match self.dice.below(40) {
             0 => deadline.saturating_sub(now),
             1 => deadline.saturating_sub(now + Duration::from_millis(1)),
-            2..=6 => Duration::ZERO,
-            7..=9 => Duration::from_millis(self.dice.below(400) as u64),
+            2..=22 => Duration::ZERO,
+            23..=34 => Duration::from_millis(self.dice.below(400) as u64),
             _ => Duration::from_millis(self.dice.below(3000) as u64),
         }
     }
@@ -193,7 +193,7 @@ const REASONS: [Reason; 12] = [
 ];
 const LUCK: [usize; 5] = [0, 10, 60, 100, 100];
 const WEIGHTS: [u32; 12] = [1, 1, 1, 1, 1, 1, 1, 1, 2, 100, 1000, 0];
-const TIERS: [u8; 8] = [0, 0, 0, 0, 0, 0, 1, 2];
+const TIERS: [u8; 7] = [0, 0, 0, 0, 1, 1, 2];
 const ORDERS: [Admin; 5] = [Admin::Enabled, Admin::Enabled, Admin::Enabled, Admin::Draining, Admin::Disabled];
 /// What a file says: mostly nothing, which is `enabled`.
 const ADMINS: [Admin; 12] = {
@@ -220,7 +220,7 @@ fn rules(dice: &mut Dice) -> Rules {
     Rules {
         judge: judge(dice),
         initial: dice.one_of(&[Initial::Probe, Initial::Probe, Initial::Probe, Initial::Healthy, Initial::Unhealthy]),
-        initial_wait: Duration::from_millis(dice.one_of(&[0, 500, 1000, 5000])),
+        initial_wait: Duration::from_millis(dice.one_of(&[0, 500, 1000, 5000, 20_000, 20_000])),
         max_unhealthy_percent: dice.one_of(&[0, 10, 25, 33, 34, 50, 50, 50, 66, 67, 99, 100]),
         min_ejected: dice.one_of(&[0, 0, 1]),
         on_all_unhealthy: dice.one_of(&[OnAllUnhealthy::RoundRobin, OnAllUnhealthy::RoundRobin, OnAllUnhealthy::Fail]),

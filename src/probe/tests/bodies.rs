@@ -1,5 +1,8 @@
 //! What the answer's body decides.
 
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpListener;
+
 use super::origin::{Origin, Step, ok};
 use super::*;
 
@@ -94,7 +97,7 @@ async fn a_body_that_never_ends_is_a_timeout() {
     for (framing, answer) in never {
         let origin = Origin::answering_and_staying(&[answer]).await;
         let sample = impatient(alive(), origin.address).run().await;
-        assert_fail(&sample, Reason::Timeout, "answer not complete within 100ms");
+        assert_fail(&sample, Reason::Timeout, "answer not complete within 300ms");
         assert_eq!(sample.status, Some(200), "{framing}");
     }
 }
@@ -104,6 +107,13 @@ async fn a_flood_without_the_text_is_not_read_for_ever() {
     let script = vec![Step::Read, Step::Write(b"HTTP/1.1 200 OK\r\n\r\n".to_vec()), Step::Flood(vec![b'a'; 1000])];
     let origin = Origin::playing(script).await;
     assert_fail(&check(alive(), origin.address).run().await, Reason::TooLarge, "not within the first 4096 bytes");
+}
+
+#[tokio::test]
+async fn a_flood_nobody_searches_ends_with_the_timeout() {
+    let script = vec![Step::Read, Step::Write(b"HTTP/1.1 200 OK\r\n\r\n".to_vec()), Step::Flood(vec![b'a'; 1000])];
+    let origin = Origin::playing(script).await;
+    assert_fail(&impatient(http_probe(), origin.address).run().await, Reason::Timeout, "answer not complete");
 }
 
 #[tokio::test]
@@ -157,28 +167,50 @@ async fn broken_chunks_are_a_protocol_failure() {
     }
 }
 
-#[tokio::test]
-async fn the_total_ends_with_the_last_byte_of_the_body() {
+/// An origin that answers in two parts, the second 50 ms after the first.
+async fn in_two_parts(first: &'static str, second: &'static str) -> Sample {
     let (release, released) = tokio::sync::oneshot::channel::<()>();
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let check = check(alive(), listener.local_addr().unwrap());
     let origin = tokio::spawn(async move {
-        use tokio::io::AsyncWriteExt;
         let (mut stream, _) = listener.accept().await.unwrap();
-        stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n").await.unwrap();
+        stream.write_all(first.as_bytes()).await.unwrap();
         released.await.unwrap();
-        stream.write_all(b"ALIVE").await.unwrap();
+        stream.write_all(second.as_bytes()).await.unwrap();
         stream
     });
-    let held = Duration::from_millis(50);
-    let check = check(alive(), address);
     let (sample, ()) = tokio::join!(check.run(), async {
-        tokio::time::sleep(held).await;
+        tokio::time::sleep(GAP).await;
         release.send(()).unwrap();
     });
     origin.await.unwrap();
     assert_pass(&sample);
-    let first_byte = sample.phases.first_byte.unwrap();
-    assert!(sample.phases.connect.unwrap() <= first_byte && first_byte < sample.phases.total, "{sample:?}");
-    assert!(sample.phases.total >= held, "{sample:?}");
+    sample
+}
+
+const GAP: Duration = Duration::from_millis(50);
+
+#[tokio::test]
+async fn the_total_ends_with_the_last_byte_of_the_body() {
+    let phases = in_two_parts("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nALI", "VE").await.phases;
+    assert!(phases.connect <= phases.first_byte && phases.first_byte.unwrap() < phases.total, "{phases:?}");
+    assert!(phases.total >= GAP, "{phases:?}");
+}
+
+#[tokio::test]
+async fn the_first_byte_is_that_of_the_final_answer() {
+    let phases =
+        in_two_parts("HTTP/1.1 102 Processing\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nALIVE").await;
+    assert!(phases.phases.first_byte.unwrap() >= GAP, "{phases:?}");
+    let phases = in_two_parts("HTTP/1.1 200 OK\r\nContent-", "Length: 5\r\n\r\nALIVE").await;
+    assert!(phases.phases.total >= GAP && phases.phases.first_byte.unwrap() < phases.phases.total, "{phases:?}");
+}
+
+#[tokio::test]
+async fn a_record_waits_for_the_body_of_a_wrong_answer_and_the_sample_does_not() {
+    let origin = Origin::answering_and_staying(&["HTTP/1.1 503 x\r\nContent-Length: 20\r\n\r\nTHROTTLED"]).await;
+    let (sample, exchange) = impatient(alive(), origin.address).record().await;
+    assert_fail(&sample, Reason::Status, "503, expected 200-299");
+    assert!(sample.phases.total < Duration::from_millis(300), "{sample:?}");
+    assert_eq!(exchange.body, b"THROTTLED");
 }

@@ -40,10 +40,13 @@ fn check(http: HttpProbe, origin: SocketAddr) -> Check {
     Check::single(&probe(ProbeKind::Http(http)), "app1.test", origin).unwrap()
 }
 
-/// A check that gives up soon: for origins that never answer.
+/// A check that gives up soon (after 300 ms): for origins that never answer.
 fn impatient(http: HttpProbe, origin: SocketAddr) -> Check {
-    let probe = Probe { timeout: Duration::from_millis(100), ..probe(ProbeKind::Http(http)) };
-    Check::single(&probe, "app1.test", origin).unwrap()
+    giving_up_after(Duration::from_millis(300), http, origin)
+}
+
+fn giving_up_after(timeout: Duration, http: HttpProbe, origin: SocketAddr) -> Check {
+    Check::single(&Probe { timeout, ..probe(ProbeKind::Http(http)) }, "app1.test", origin).unwrap()
 }
 
 #[track_caller]

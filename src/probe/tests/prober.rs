@@ -56,12 +56,14 @@ impl Scene {
         interval: Duration,
         report: Report,
     ) -> Target {
+        let name = format!("app{}.test", member.0);
         Target {
             pool: "web".into(),
             member,
             fingerprint,
-            name: format!("app{}.test:80", member.0),
-            check: Arc::new(check(http_probe(), origin)),
+            name: format!("{name}:80"),
+            // A name of its own makes it a question of its own.
+            check: Arc::new(Check::single(&probe(ProbeKind::Http(http_probe())), &name, origin).unwrap()),
             interval,
             fast_interval: interval,
             report,
@@ -238,11 +240,11 @@ fn what_waits_for_a_place_is_late_and_its_timeout_has_not_begun() {
     let scene = Scene::new(1);
     let mut silent = scene.origin(vec![Step::Read, Step::Hang]);
     let healthy = scene.healthy();
-    // The one place is taken by a probe that gives up after 100 ms; the other member's is only as good as its origin.
-    let slow = Arc::new(impatient(http_probe(), silent.address));
+    // The one place is taken for longer than the other member's probe may take.
+    let slow = Arc::new(giving_up_after(Duration::from_millis(1500), http_probe(), silent.address));
     scene.prober.follow(vec![Target { check: slow.clone(), ..scene.target(1, 7, silent.address, NEVER) }]);
     scene.runtime.block_on(silent.request());
-    let quick = Arc::new(impatient(http_probe(), healthy.address));
+    let quick = Arc::new(giving_up_after(Duration::from_secs(1), http_probe(), healthy.address));
     scene.prober.follow(vec![
         Target { check: slow, ..scene.target(1, 7, silent.address, NEVER) },
         Target { check: quick, ..scene.target(2, 7, healthy.address, NEVER) },
@@ -252,6 +254,20 @@ fn what_waits_for_a_place_is_late_and_its_timeout_has_not_begun() {
     assert_fail(&first.3, Reason::Timeout, "");
     assert_pass(&second.3);
     assert_eq!(scene.count(|c| &c.late), 1);
+}
+
+#[test]
+fn more_places_are_there_at_once() {
+    let scene = Scene::new(1);
+    let mut silent = scene.origin(vec![Step::Read, Step::Hang]);
+    let healthy = scene.healthy();
+    let held = scene.target(1, 7, silent.address, NEVER);
+    scene.prober.follow(vec![held.clone()]);
+    scene.runtime.block_on(silent.request());
+    scene.prober.set_places(2);
+    scene.prober.follow(vec![held, scene.target(2, 7, healthy.address, NEVER)]);
+    assert_eq!(scene.report().0, MemberId(2));
+    assert_eq!(scene.count(|c| &c.late), 0);
 }
 
 #[test]
@@ -268,7 +284,9 @@ fn the_first_round_is_bounded_and_everyone_gets_his_turn() {
     assert_eq!(scene.count(|c| &c.inconclusive), 0);
     // Those who leave give their turns to those who come.
     scene.prober.follow((300..400).map(|member| scene.target(member, 7, origin.address, NEVER)).collect());
-    scene.until("the others follow", || scene.count(|c| &c.started) == 356);
+    scene.until("all of the others are in flight", || {
+        scene.count(|c| &c.inconclusive) >= 256 && scene.count(|c| &c.started) - scene.count(|c| &c.inconclusive) == 100
+    });
     assert_eq!(scene.count(|c| &c.late), 0);
 }
 
@@ -290,6 +308,73 @@ fn a_panic_is_counted_and_the_member_is_probed_again() {
     members.sort();
     assert_eq!(members, [MemberId(1), MemberId(2)]);
     assert_eq!((scene.count(|c| &c.panics), scene.count(|c| &c.started)), (2, 4));
+}
+
+/// A target of another pool that asks what `target` asks.
+fn of_pool(pool: &str, target: Target) -> Target {
+    Target { pool: pool.into(), next_probe_at: Arc::default(), ..target }
+}
+
+#[test]
+fn pools_that_ask_the_same_share_their_probes() {
+    let scene = Scene::new(100);
+    let mut origin = scene.healthy();
+    let shared = |member| scene.target(member, 7, origin.address, NEVER);
+    let (web, api) = (shared(1), of_pool("api", shared(1)));
+    let other = Target { fingerprint: 8, ..of_pool("other", shared(1)) };
+    let sooner = Target { interval: NEVER / 2, fast_interval: NEVER / 2, ..of_pool("sooner", shared(1)) };
+    let targets = || vec![web.clone(), api.clone(), other.clone(), sooner.clone()];
+    scene.prober.follow(targets());
+    (0..4).for_each(|_| drop(scene.report()));
+    assert_eq!(scene.count(|c| &c.started), 3, "one for two pools; another probe and another pace have their own");
+    for pool in ["web", "api"] {
+        assert!(scene.prober.next_probe_at(pool, MemberId(1)).is_some(), "{pool}");
+        assert!(scene.prober.probe_now(pool, MemberId(1)));
+        scene.report();
+        scene.report();
+    }
+    scene.prober.follow(targets());
+    // One who joins wants a sample now; one who leaves takes nothing from those who stay.
+    scene.prober.follow(vec![api.clone(), of_pool("late", shared(1))]);
+    scene.report();
+    scene.report();
+    assert_eq!(scene.prober.next_probe_at("web", MemberId(1)), None);
+    assert!(!scene.prober.probe_now("web", MemberId(1)));
+    assert_eq!(scene.count(|c| &c.started), 6);
+    assert_eq!(web.next_probe_at.load(Relaxed), 0);
+    scene.runtime.block_on(async {
+        for _ in 0..6 {
+            origin.request().await;
+        }
+    });
+}
+
+#[test]
+fn a_pool_that_panics_keeps_no_sample_from_another() {
+    let scene = Scene::new(100);
+    let origin = scene.healthy();
+    let good = scene.target(1, 7, origin.address, NEVER);
+    let bad = Target { report: Arc::new(|_, _| panic!("injected")), ..of_pool("bad", good.clone()) };
+    scene.prober.follow(vec![bad, good]);
+    for _ in 0..3 {
+        assert_pass(&scene.report().3);
+    }
+    assert!(scene.count(|c| &c.panics) >= 2);
+}
+
+#[test]
+fn a_member_whose_task_has_ended_is_taken_up_again() {
+    let scene = Scene::new(100);
+    let origin = scene.healthy();
+    let good = scene.target(1, 7, origin.address, NEVER);
+    scene.prober.follow(vec![Target { report: Arc::new(|_, _| None), ..good.clone() }]);
+    scene.until("nothing is planned", || {
+        scene.count(|c| &c.passed) == 1 && scene.prober.next_probe_at("web", MemberId(1)).is_none()
+    });
+    scene.until("it is taken up again", || {
+        scene.prober.follow(vec![good.clone()]);
+        scene.reports.try_recv().is_ok()
+    });
 }
 
 #[test]

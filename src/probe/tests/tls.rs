@@ -7,7 +7,7 @@ use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, 
 use rustls::crypto::ring;
 use rustls::pki_types::PrivateKeyDer;
 use rustls::server::WebPkiClientVerifier;
-use rustls::{RootCertStore, ServerConfig};
+use rustls::{HandshakeKind, RootCertStore, ServerConfig, SupportedProtocolVersion};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio_rustls::TlsAcceptor;
@@ -41,6 +41,15 @@ impl Authority {
 
     /// TLS of an origin with a certificate for these names.
     fn server(&self, names: &[&str], shape: impl FnOnce(&mut CertificateParams)) -> ServerConfig {
+        self.speaking(&rustls::version::TLS13, names, shape)
+    }
+
+    fn speaking(
+        &self,
+        version: &'static SupportedProtocolVersion,
+        names: &[&str],
+        shape: impl FnOnce(&mut CertificateParams),
+    ) -> ServerConfig {
         let names: Vec<String> = names.iter().map(|name| name.to_string()).collect();
         let mut params = CertificateParams::new(names).unwrap();
         shape(&mut params);
@@ -48,7 +57,7 @@ impl Authority {
         let certificate = params.signed_by(&key, &self.issuer).unwrap();
         let key = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
         ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
-            .with_safe_default_protocol_versions()
+            .with_protocol_versions(&[version])
             .unwrap()
             .with_no_client_auth()
             .with_single_cert(vec![certificate.der().clone()], key)
@@ -64,8 +73,14 @@ fn trusting(ca: &Path) -> ProbeTls {
     ProbeTls { ca: Some(ca.to_path_buf()), verify: true }
 }
 
-/// An HTTPS origin that plays a script and tells the SNI of every handshake that succeeds.
-async fn https(server: ServerConfig, script: Vec<Step>) -> (SocketAddr, mpsc::UnboundedReceiver<Option<String>>) {
+/// A handshake as an origin saw it.
+struct Greeting {
+    sni: Option<String>,
+    kind: HandshakeKind,
+}
+
+/// An HTTPS origin that plays a script and tells of every handshake that succeeds.
+async fn https(server: ServerConfig, script: Vec<Step>) -> (SocketAddr, mpsc::UnboundedReceiver<Greeting>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let (names, received) = mpsc::unbounded_channel();
@@ -77,7 +92,9 @@ async fn https(server: ServerConfig, script: Vec<Step>) -> (SocketAddr, mpsc::Un
                 (acceptor.clone(), names.clone(), script.clone(), requests.clone());
             tokio::spawn(async move {
                 let Ok(mut stream) = acceptor.accept(stream).await else { return };
-                let _ = names.send(stream.get_ref().1.server_name().map(str::to_string));
+                let session = stream.get_ref().1;
+                let kind = session.handshake_kind().unwrap();
+                let _ = names.send(Greeting { sni: session.server_name().map(str::to_string), kind });
                 play(&mut stream, script, requests).await;
             });
         }
@@ -104,7 +121,7 @@ async fn a_good_certificate_passes_and_the_handshake_is_timed() {
     let phases = sample.phases;
     assert!(phases.connect.unwrap() + phases.tls.unwrap() <= phases.first_byte.unwrap(), "{phases:?}");
     assert!(phases.first_byte.unwrap() <= phases.total, "{phases:?}");
-    assert_eq!(names.recv().await.unwrap().as_deref(), Some("app1.test"));
+    assert_eq!(names.recv().await.unwrap().sni.as_deref(), Some("app1.test"));
 }
 
 #[tokio::test]
@@ -113,7 +130,7 @@ async fn the_written_host_is_the_name_that_is_sent_and_verified() {
     let (address, mut names) = https(authority.server(&["api.internal"], |_| {}), healthy()).await;
     for host in ["api.internal", "api.internal:8443"] {
         assert_pass(&run(authority.ca(), Some(host), "10.9.9.9", address).await);
-        assert_eq!(names.recv().await.unwrap().as_deref(), Some("api.internal"));
+        assert_eq!(names.recv().await.unwrap().sni.as_deref(), Some("api.internal"));
     }
 }
 
@@ -123,7 +140,7 @@ async fn an_address_is_verified_and_never_sent_as_a_name() {
     let (address, mut names) = https(authority.server(&["127.0.0.1", "::1"], |_| {}), healthy()).await;
     for member in ["127.0.0.1", "::1"] {
         assert_pass(&run(authority.ca(), None, member, address).await);
-        assert_eq!(names.recv().await.unwrap(), None);
+        assert_eq!(names.recv().await.unwrap().sni, None);
     }
     let sample = run(authority.ca(), None, "127.0.0.2", address).await;
     assert_fail(&sample, Reason::Tls, "not for 127.0.0.2");
@@ -137,7 +154,7 @@ async fn a_host_field_alone_changes_no_verified_name() {
     let check = check(HttpProbe { tls: Some(authority.ca()), host_header, ..http_probe() }, address);
     let (sample, exchange) = check.record().await;
     assert_pass(&sample);
-    assert_eq!(names.recv().await.unwrap().as_deref(), Some("app1.test"));
+    assert_eq!(names.recv().await.unwrap().sni.as_deref(), Some("app1.test"));
     assert_eq!(exchange.server_name.as_deref(), Some("app1.test"));
     assert!(String::from_utf8(exchange.sent).unwrap().contains("\r\nHost: 127.0.0.1\r\n"));
 }
@@ -218,18 +235,20 @@ async fn a_close_during_the_handshake_is_a_reset_and_silence_a_timeout() {
     }
     let silent = Origin::playing(vec![Step::Hang]).await;
     let sample = impatient(HttpProbe { tls: Some(authority.ca()), ..http_probe() }, silent.address).run().await;
-    assert_fail(&sample, Reason::Timeout, "TLS handshake not complete within 100ms");
+    assert_fail(&sample, Reason::Timeout, "TLS handshake not complete within 300ms");
 }
 
 #[tokio::test]
 async fn every_probe_makes_a_whole_handshake() {
     let authority = Authority::new();
-    let (address, _names) = https(authority.server(&["app1.test"], |_| {}), healthy()).await;
-    let check = check(HttpProbe { tls: Some(authority.ca()), ..http_probe() }, address);
-    for _ in 0..3 {
-        let (sample, _) = check.record().await;
-        assert_pass(&sample);
-        assert!(sample.phases.tls.is_some());
+    for version in [&rustls::version::TLS12, &rustls::version::TLS13] {
+        let (address, mut greetings) = https(authority.speaking(version, &["app1.test"], |_| {}), healthy()).await;
+        let check = check(HttpProbe { tls: Some(authority.ca()), ..http_probe() }, address);
+        for _ in 0..3 {
+            assert_pass(&check.run().await);
+            let kind = greetings.recv().await.unwrap().kind;
+            assert!(matches!(kind, HandshakeKind::Full | HandshakeKind::FullWithHelloRetryRequest), "{kind:?}");
+        }
     }
 }
 

@@ -162,7 +162,10 @@ impl Step<'_> {
     fn consequence(&self, standing: Standing) -> String {
         let Picture { ejected, ejectable, .. } = self.picture;
         match standing {
-            Standing::Healthy => format!("in rotation ({})", self.shares()),
+            Standing::Healthy => {
+                let Picture { in_rotation, total, .. } = self.picture;
+                format!("in rotation ({in_rotation} of {})", members(*total))
+            }
             Standing::Kept => format!("kept in rotation by the cap ({ejected} of {ejectable} allowed are ejected)"),
             Standing::Ejected if self.picture.mode == Mode::Down => "ejected, nobody is left".to_owned(),
             Standing::Ejected => format!("ejected ({ejected} of {ejectable} allowed)"),

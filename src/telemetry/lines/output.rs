@@ -15,8 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Interrupt, KEPT_CAPACITY, Shared};
-use crate::clock;
+use super::{Interrupt, KEPT_CAPACITY, Shared, is_time_to_tell};
 
 /// Between two tries at a reader that takes nothing: from this, doubling, up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
@@ -24,9 +23,6 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(64);
 
 /// Tries at a stuck reader once the queue is closing: three seconds of them.
 const LAST_TRIES: u32 = 50;
-
-/// Trouble that comes and goes is told no more often than this.
-const QUIET: Duration = Duration::from_secs(10);
 
 /// `O_NONBLOCK`, which std does not name: asm-generic of Linux, and the BSDs.
 const O_NONBLOCK: i32 = if cfg!(target_os = "linux") { 0o4000 } else { 0x4 };
@@ -37,6 +33,7 @@ pub(in super::super) struct Output {
     file: File,
     /// `None`: it cannot be opened again.
     path: Option<PathBuf>,
+    /// Of the thread that writes here.
     name: &'static str,
     told: Told,
 }
@@ -60,6 +57,10 @@ impl Output {
     /// Writes to a descriptor that is open already, standard output say, without std's buffer in between.
     pub(in super::super) fn descriptor(name: &'static str, fd: impl AsFd, told: Told) -> io::Result<Output> {
         Ok(Output { file: File::from(fd.as_fd().try_clone_to_owned()?), path: None, name, told })
+    }
+
+    pub(super) fn told(&self) -> Told {
+        self.told
     }
 }
 
@@ -106,7 +107,7 @@ impl Writer {
     }
 
     pub(super) fn thread_name(&self) -> String {
-        self.output.name.replace(' ', "-")
+        self.output.name.to_owned()
     }
 
     /// Writes until the queue is closed and empty.
@@ -170,9 +171,9 @@ impl Writer {
         self.owed = Owed { bytes: half.to_vec(), length: self.length() };
         self.shared.drop_lines(count_lines(whole));
         if self.trouble.is_none() {
-            let told = self.may_tell();
+            let told = self.output.told == Told::Log && is_time_to_tell(&mut self.told_at);
             if told {
-                tracing::error!("{} cannot be written, lines are dropped and counted: {error}", self.output.name);
+                tracing::error!(target: "access_log", "lines are dropped and counted: cannot write: {error}");
             }
             self.trouble = Some(Trouble { dropped_before, told });
         }
@@ -183,18 +184,8 @@ impl Writer {
             && trouble.told
         {
             let lost = self.shared.dropped_now() - trouble.dropped_before;
-            tracing::info!("{} is written again, {lost} lines were lost", self.output.name);
+            tracing::info!(target: "access_log", "lines are written again, {lost} were lost");
         }
-    }
-
-    /// Whether it is time to speak again, and somebody to speak to.
-    fn may_tell(&mut self) -> bool {
-        let now = clock::monotonic();
-        if self.output.told == Told::Nobody || self.told_at.is_some_and(|at| now < at + QUIET) {
-            return false;
-        }
-        self.told_at = Some(now);
-        true
     }
 
     /// The reader takes nothing at present.
@@ -232,8 +223,8 @@ impl Writer {
         let file = match open(path) {
             Ok(file) => file,
             Err(error) => {
-                let name = self.output.name;
-                tracing::error!("{name} cannot be opened again, the old file stays: {}: {error}", path.display());
+                let path = path.display();
+                tracing::error!(target: "access_log", "cannot open again, the old file stays: {path}: {error}");
                 return false;
             }
         };

@@ -3,18 +3,17 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::io::{ErrorKind, Read, Write};
+use std::io::{ErrorKind, Read};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
 
-use socket2::{Domain, SockRef, Socket, Type};
+use socket2::{Domain, Socket, Type};
 
 use super::reading::Reader;
 pub use super::reading::Seen;
-use super::script::{Accept, Answer, Step, When};
-use super::wait::{Deadline, now, pause};
+use super::script::{Accept, Answer, Step, Then, When};
+use super::wait::{Deadline, now};
 
 /// An origin; stopped when dropped.
 #[derive(Debug)]
@@ -274,17 +273,10 @@ fn accept_loop(shared: &Arc<Shared>, listener: &TcpListener, life: usize) {
         let shared = Arc::clone(shared);
         thread::spawn(move || match accept {
             Accept::Serve => serve(&shared, stream, connection, life),
-            Accept::Reset => reset(&stream),
+            Accept::Reset => drop(Step::Reset.run(&stream, || {})),
             Accept::Ignore => shared.until_over(life),
         });
     }
-}
-
-/// Whether the connection goes on after a step or an answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Then {
-    Next,
-    End,
 }
 
 fn serve(shared: &Shared, stream: Arc<TcpStream>, connection: usize, life: usize) {
@@ -307,7 +299,11 @@ fn serve(shared: &Shared, stream: Arc<TcpStream>, connection: usize, life: usize
             return;
         }
         let _turn = one_worker.then(|| shared.worker.lock().unwrap_or_else(PoisonError::into_inner));
-        if answer.steps_for(&seen.method).into_iter().any(|step| run(shared, &stream, step, life) == Then::End) {
+        if answer
+            .steps_for(&seen.method)
+            .into_iter()
+            .any(|step| step.run(&stream, || shared.until_closed(&stream, life)) == Then::End)
+        {
             return;
         }
         nth += 1;
@@ -317,36 +313,6 @@ fn serve(shared: &Shared, stream: Arc<TcpStream>, connection: usize, life: usize
             return;
         }
     }
-}
-
-fn run(shared: &Shared, mut stream: &TcpStream, step: Step, life: usize) -> Then {
-    match step {
-        Step::Bytes(bytes) => {
-            if stream.write_all(&bytes).is_err() {
-                return Then::End;
-            }
-        }
-        Step::Hold(gate) => gate.pass(),
-        Step::Pause(time) => pause(time),
-        Step::Hang => {
-            shared.until_closed(stream, life);
-            return Then::End;
-        }
-        Step::Close => {
-            let _ = stream.shutdown(Shutdown::Write);
-            return Then::End;
-        }
-        Step::Reset => {
-            reset(stream);
-            return Then::End;
-        }
-    }
-    Then::Next
-}
-
-/// The RST goes out when the last handle is dropped, which the caller does next.
-fn reset(stream: &TcpStream) {
-    let _ = SockRef::from(stream).set_linger(Some(Duration::ZERO));
 }
 
 impl Shared {

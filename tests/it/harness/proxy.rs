@@ -147,6 +147,15 @@ impl Proxy {
         eventually(&what, || self.member("web", &origin.address())["standing"] == standing);
     }
 
+    /// Waits until every member of pool `web` is judged healthy; the pool serves as soon as one is.
+    #[track_caller]
+    pub fn await_all_healthy(&self) {
+        eventually("every member of pool web is healthy", || {
+            let pool = self.pool("web");
+            pool["members"].as_array().is_some_and(|members| members.iter().all(|m| m["verdict"] == "healthy"))
+        });
+    }
+
     /// Waits until pool `web` is in this mode.
     #[track_caller]
     pub fn await_mode(&self, mode: &str) {

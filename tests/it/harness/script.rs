@@ -1,11 +1,14 @@
 //! What an origin does: answers as lists of steps, when each applies, and gates that hold a request until a case opens them.
 
-use std::net::IpAddr;
+use std::io::Write;
+use std::net::{IpAddr, Shutdown, TcpStream};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use socket2::SockRef;
+
 use super::origin::Seen;
-use super::wait::Deadline;
+use super::wait::{Deadline, pause};
 
 /// One thing done on a connection.
 #[derive(Debug, Clone)]
@@ -22,6 +25,39 @@ pub enum Step {
     Close,
     /// Close at once (RST).
     Reset,
+}
+
+/// Whether the connection goes on after a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Then {
+    Next,
+    End,
+}
+
+impl Step {
+    /// Does it; `hang` returns when the connection is over.
+    pub(super) fn run(self, mut stream: &TcpStream, hang: impl FnOnce()) -> Then {
+        match self {
+            Step::Bytes(bytes) if stream.write_all(&bytes).is_err() => return Then::End,
+            Step::Bytes(_) => {}
+            Step::Hold(gate) => gate.pass(),
+            Step::Pause(time) => pause(time),
+            Step::Hang => {
+                hang();
+                return Then::End;
+            }
+            Step::Close => {
+                let _ = stream.shutdown(Shutdown::Write);
+                return Then::End;
+            }
+            Step::Reset => {
+                // The RST goes out when the last handle is dropped, which the caller does next.
+                let _ = SockRef::from(stream).set_linger(Some(Duration::ZERO));
+                return Then::End;
+            }
+        }
+        Then::Next
+    }
 }
 
 /// What is done at accept, before any request.

@@ -10,7 +10,7 @@ use std::thread::{self, JoinHandle};
 
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use super::{StartError, bind_error};
+use super::SetupError;
 use crate::config;
 use crate::listener::{self, Listening, Lobby};
 use crate::proxy::Engine;
@@ -24,15 +24,14 @@ pub fn threads() -> usize {
 }
 
 /// Binds every listener, or none.
-pub fn bind(listeners: &[config::Listener]) -> Result<Vec<Bound>, StartError> {
+pub fn bind(listeners: &[config::Listener]) -> Result<Vec<Bound>, SetupError> {
     listeners.iter().map(bind_one).collect()
 }
 
-/// Binds one listener.
-pub fn bind_one(wanted: &config::Listener) -> Result<Bound, StartError> {
+fn bind_one(wanted: &config::Listener) -> Result<Bound, SetupError> {
     let address = wanted.address;
-    let sockets = listener::bind(address, threads()).map_err(|cause| bind_error(address, cause))?;
-    let bound = sockets.first().map(TcpListener::local_addr).transpose().map_err(|cause| bind_error(address, cause))?;
+    let sockets = listener::bind(address, threads()).map_err(|cause| SetupError::Bind { address, cause })?;
+    let bound = sockets.first().and_then(|socket| socket.local_addr().ok());
     Ok((Arc::new(Listening::new(wanted, bound.unwrap_or(address))), sockets))
 }
 

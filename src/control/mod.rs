@@ -1,8 +1,15 @@
-//! What operators may do while it runs: by signal, by the admin API.
+//! What operators may do while it runs, whoever asks: signals, the admin API, a reload.
 //!
-//! Not here: how they ask (`admin`, [`signals`](super::signals)).
+//! [`Control`] is the running program from their side, [`Floor`] the threads and listeners that serve, [`Prepared`] a
+//! configuration whose fallible parts are done.
+//!
+//! Not here: how operators ask (`admin`, `server`).
+
+mod floor;
+mod prepare;
 
 use std::io;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,15 +18,39 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use tokio::sync::watch;
 
-use super::Prepared;
+pub use floor::{Bound, Floor, bind, threads};
+pub use prepare::Prepared;
+
 use crate::clock;
-use crate::config::Config;
+use crate::config::{Config, Problem};
 use crate::health::{Admin, MemberId, Mode};
 use crate::listener::Traffic;
 use crate::pool::Pool;
 use crate::probe::{Check, Prober, Target};
 use crate::snapshot::{Served, Snapshot};
 use crate::telemetry::{AccessLog, EventLog};
+
+/// Why a configuration cannot be had.
+#[derive(Debug, thiserror::Error)]
+pub enum SetupError {
+    /// The file has errors.
+    #[error("{} {} in the configuration; nothing was started", .0.len(), if .0.len() == 1 { "error" } else { "errors" })]
+    Config(Vec<Problem>),
+    /// A listening address cannot be had.
+    #[error("cannot listen on {address}: {cause}")]
+    Bind {
+        /// As configured.
+        address: SocketAddr,
+        /// What the kernel says.
+        cause: io::Error,
+    },
+    /// The access log cannot be opened; the cause names the file.
+    #[error("cannot open the access log: {0}")]
+    Log(io::Error),
+    /// Threads or their reactors cannot be had.
+    #[error("cannot start: {0}")]
+    System(#[from] io::Error),
+}
 
 /// What a [`Control`] is made of.
 #[derive(Debug)]
@@ -165,7 +196,8 @@ impl Control {
         self.prober.stop();
     }
 
-    pub(super) fn drain(&self) {
+    /// Says that the process wants to end: readiness is gone, answers close their connection.
+    pub fn drain(&self) {
         self.draining.store(true, Relaxed);
         self.ending.send_replace(true);
     }

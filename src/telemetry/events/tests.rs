@@ -1,0 +1,267 @@
+use std::time::Duration;
+
+use super::*;
+use crate::health::{
+    Admin, Gates, Initial, Judge, Key, MemberId, OnAllUnhealthy, PoolHealth, Reason, Rules, Sample, Spec,
+};
+
+const STEP: Duration = Duration::from_secs(1);
+
+/// A pool on paper, and everything it has announced.
+struct Stage {
+    events: EventLog,
+    health: PoolHealth,
+    now: Duration,
+}
+
+/// Members that start healthy, one for each tier given; one fail is enough, and so is one pass.
+fn rules() -> Rules {
+    Rules {
+        judge: Judge::Consecutive { failures: 1, passes: 1 },
+        initial: Initial::Healthy,
+        initial_wait: STEP,
+        max_unhealthy_percent: 50,
+        min_ejected: 0,
+        on_all_unhealthy: OnAllUnhealthy::RoundRobin,
+        tier_min_healthy_percent: None,
+        gates: Gates::default(),
+        probed: true,
+    }
+}
+
+impl Stage {
+    fn new(rules: Rules, tiers: &[u8]) -> Stage {
+        let spec = |(n, &tier): (usize, &u8)| Spec {
+            key: Key {
+                name: format!("host{}:80", n + 1),
+                address: Some(([10, 0, 0, n as u8 + 1], 80).into()),
+                tls: false,
+            },
+            weight: 1,
+            split: 1,
+            tier,
+            admin: Admin::Enabled,
+            fingerprint: 0,
+        };
+        let specs = tiers.iter().enumerate().map(spec).collect();
+        Stage {
+            events: EventLog::default(),
+            health: PoolHealth::new(Duration::ZERO, rules, specs),
+            now: Duration::ZERO,
+        }
+    }
+
+    /// A step in which the nth member, counted from 1, answers; returns what is said of it.
+    fn sample(&mut self, member: usize, sample: Sample) -> Vec<String> {
+        self.now += STEP;
+        let id = self.health.members()[member - 1].id();
+        let changes = self.health.observe(self.now, id, 0, sample);
+        self.announce(&changes)
+    }
+
+    fn pass(&mut self, member: usize) -> Vec<String> {
+        self.sample(member, Sample::pass(Duration::from_micros(12_400)))
+    }
+
+    fn fail(&mut self, member: usize) -> Vec<String> {
+        let detail = "503, expected 200-299".to_owned();
+        self.sample(member, Sample { detail, status: Some(503), ..Sample::fail(Reason::Status, STEP) })
+    }
+
+    fn announce(&self, changes: &[Change]) -> Vec<String> {
+        let events = self.events.announce("web", &self.health, changes);
+        events.iter().map(|event| format!("{} {}: {}", word(event.level), event.kind.as_str(), event.message)).collect()
+    }
+
+    fn last(&self) -> Arc<Event> {
+        self.events.since(self.events.last_id() - 1, 1).remove(0)
+    }
+}
+
+fn word(level: Severity) -> &'static str {
+    match level {
+        Severity::Info => "info",
+        Severity::Warn => "warn",
+    }
+}
+
+#[test]
+fn a_pool_of_four_falls_and_recovers_in_one_line_a_flip() {
+    let mut stage = Stage::new(rules(), &[0; 4]);
+    let steps = [
+        (
+            1,
+            false,
+            "warn member: member 10.0.0.1:80 of web is unhealthy: 503, expected 200-299; ejected (1 of 2 allowed)",
+        ),
+        (
+            2,
+            false,
+            "warn member: member 10.0.0.2:80 of web is unhealthy: 503, expected 200-299; ejected (2 of 2 allowed)",
+        ),
+        (
+            3,
+            false,
+            "warn member: member 10.0.0.3:80 of web is unhealthy: 503, expected 200-299; \
+             kept in rotation by the cap (2 of 2 allowed are ejected)",
+        ),
+        (
+            4,
+            false,
+            "warn member: member 10.0.0.4:80 of web is unhealthy: 503, expected 200-299; \
+             serving all the same, nobody is healthy | \
+             warn fallback: pool web: fail-open: nobody is healthy, round-robin over 4 members",
+        ),
+        (
+            4,
+            true,
+            "info member: member 10.0.0.4:80 of web is healthy again; in rotation (2 of 4 members) | \
+             info fallback: pool web: fallback over; 2 of 4 members in rotation",
+        ),
+        (3, true, "info member: member 10.0.0.3:80 of web is healthy again; in rotation (2 of 4 members)"),
+        (1, true, "info member: member 10.0.0.1:80 of web is healthy again; in rotation (3 of 4 members)"),
+    ];
+    for (member, passes, said) in steps {
+        let lines = if passes { stage.pass(member) } else { stage.fail(member) };
+        assert_eq!(lines.join(" | "), said);
+    }
+    assert_eq!(stage.events.counters().fallbacks(), 1);
+    assert_eq!(stage.events.counters().of(Kind::Fallback), 2);
+    assert_eq!(stage.events.counters().of(Kind::Member), 7);
+    assert_eq!(stage.events.counters().total(), 9);
+}
+
+#[test]
+fn an_event_has_the_fields_of_the_interface() {
+    let mut stage = Stage::new(rules(), &[0; 4]);
+    stage.pass(1);
+    stage.fail(1);
+    let event = stage.last();
+    let json = serde_json::to_value(&*event).unwrap();
+    let expected = serde_json::json!({
+        "id": 1, "time": json["time"], "kind": "member", "level": "warn", "pool": "web", "member": "10.0.0.1:80",
+        "from": "healthy", "to": "unhealthy", "reason": "status", "detail": "503, expected 200-299",
+        "standing": "ejected", "window": "1/2", "latency_ms": 12.4, "in_rotation": 3, "total": 4, "mode": "normal",
+        "observed": false, "message": event.message,
+    });
+    assert_eq!(json, expected);
+}
+
+#[test]
+fn a_place_that_passes_on_is_told_with_the_members_that_swapped() {
+    // 34 % of 3 is one place, and who does not answer goes before who answers wrongly.
+    let mut stage = Stage::new(Rules { max_unhealthy_percent: 34, ..rules() }, &[0; 3]);
+    stage.fail(1);
+    let lines = stage.sample(2, Sample::fail(Reason::Refused, STEP));
+    assert_eq!(
+        lines,
+        [
+            "warn member: member 10.0.0.2:80 of web is unhealthy: refused; ejected (1 of 1 allowed)",
+            "warn cap: member 10.0.0.1:80 of web is still unhealthy: kept in rotation by the cap (1 of 1 allowed are ejected)",
+        ]
+    );
+    assert_eq!((stage.last().from.as_str(), stage.last().to.as_str()), ("ejected", "kept"));
+    assert_eq!(stage.last().reason, Some("status"));
+    let lines = stage.pass(2);
+    assert_eq!(
+        lines,
+        [
+            "info member: member 10.0.0.2:80 of web is healthy again; in rotation (2 of 3 members)",
+            "info cap: member 10.0.0.1:80 of web is still unhealthy: ejected (1 of 1 allowed)",
+        ]
+    );
+}
+
+#[test]
+fn another_tier_is_a_failover_and_the_way_back_a_failback() {
+    let mut stage = Stage::new(rules(), &[0, 1]);
+    assert_eq!(
+        stage.fail(1),
+        [
+            "warn member: member 10.0.0.1:80 of web is unhealthy: 503, expected 200-299; its tier stands by",
+            "warn failover: pool web: failover: tier 1 serves, before it was tier 0; 1 of 1 member in rotation",
+        ]
+    );
+    assert_eq!(stage.last().mode, "failover");
+    assert_eq!(
+        stage.pass(1),
+        [
+            "info member: member 10.0.0.1:80 of web is healthy again; in rotation (1 of 1 member)",
+            "info failover: pool web: failback: tier 0 serves again, before it was tier 1; 1 of 1 member in rotation",
+        ]
+    );
+}
+
+#[test]
+fn a_pool_that_fails_when_nobody_is_healthy_says_that_it_is_down() {
+    let mut stage = Stage::new(Rules { on_all_unhealthy: OnAllUnhealthy::Fail, ..rules() }, &[0]);
+    assert_eq!(
+        stage.fail(1),
+        [
+            "warn member: member 10.0.0.1:80 of web is unhealthy: 503, expected 200-299; ejected, nobody is left",
+            "warn pool: pool web is down: nobody may serve, requests are answered 503",
+        ]
+    );
+    assert_eq!(
+        stage.pass(1),
+        [
+            "info member: member 10.0.0.1:80 of web is healthy again; in rotation (1 of 1 member)",
+            "info pool: pool web is normal now, it was down; 1 of 1 member in rotation",
+        ]
+    );
+}
+
+#[test]
+fn a_cold_start_is_told_by_its_members_or_by_its_end() {
+    let cold = Rules { initial: Initial::Probe, ..rules() };
+    let mut stage = Stage::new(cold.clone(), &[0, 0]);
+    stage.health =
+        PoolHealth::new(STEP, cold.clone(), stage.health.members().iter().map(|m| m.spec().clone()).collect());
+    assert_eq!(stage.pass(1), ["info member: member 10.0.0.1:80 of web is healthy; in rotation (1 of 2 members)"]);
+
+    let mut stage = Stage::new(cold, &[0, 0]);
+    let changes = stage.health.advance(2 * STEP);
+    assert_eq!(
+        stage.announce(&changes),
+        ["warn fallback: pool web: fail-open: nobody is healthy, round-robin over 2 members"]
+    );
+    assert_eq!((stage.last().from.as_str(), stage.last().to.as_str()), ("waiting", "fallback"));
+}
+
+#[test]
+fn an_operators_word_is_told() {
+    let mut stage = Stage::new(rules(), &[0; 2]);
+    let changes = stage.health.administer(STEP, MemberId(0), Admin::Draining);
+    assert_eq!(
+        stage.announce(&changes),
+        ["info member: member 10.0.0.1:80 of web is draining now, it was enabled; 1 of 2 members in rotation"]
+    );
+}
+
+#[test]
+fn what_a_member_answers_cannot_forge_a_line() {
+    let mut stage = Stage::new(rules(), &[0; 2]);
+    let detail = "302 to http://x/\r\n\u{1b}[2J".to_owned();
+    let lines = stage.sample(1, Sample { detail, ..Sample::fail(Reason::Status, STEP) });
+    assert_eq!(
+        lines,
+        [
+            r"warn member: member 10.0.0.1:80 of web is unhealthy: 302 to http://x/\r\n\u{1b}[2J; ejected (1 of 1 allowed)"
+        ]
+    );
+}
+
+#[test]
+fn events_are_numbered_and_the_latest_are_kept() {
+    let mut stage = Stage::new(rules(), &[0; 2]);
+    for _ in 0..KEPT {
+        stage.fail(1);
+        stage.pass(1);
+    }
+    let last = stage.events.last_id();
+    assert_eq!(last, 2 * KEPT as u64);
+    let ids = |since, limit| stage.events.since(since, limit).iter().map(|event| event.id).collect::<Vec<_>>();
+    assert_eq!(ids(0, usize::MAX), (last - KEPT as u64 + 1..=last).collect::<Vec<_>>());
+    assert_eq!(ids(last - 3, 2), [last - 2, last - 1]);
+    assert_eq!(ids(last, 10), [0_u64; 0]);
+}
