@@ -133,6 +133,18 @@ fn a_leader_pool_follows_its_leader_and_fails_at_once_without_one() {
 }
 
 #[test]
+fn a_leader_pool_waits_for_its_first_verdict_like_any_other() {
+    let leader = Rules { on_all_unhealthy: OnAllUnhealthy::Fail, max_unhealthy_percent: 100, ..new_members() };
+    let mut trial = Trial::new(leader.clone(), specs(2));
+    trial.play([
+        (1, fail(1), "?? m1 unknown -> unhealthy"),
+        (2, pass(2), "?H m2 unknown -> healthy, tier none -> 0, waiting -> normal"),
+    ]);
+    let mut trial = Trial::new(leader, specs(2));
+    trial.play([(1_000, Act::Wait, "EE waiting -> down")]);
+}
+
+#[test]
 fn a_member_that_fails_fast_is_not_a_fast_member() {
     // Examples 5 and 15 as far as health goes: a fail leaves the latency as it was.
     let mut trial = Trial::new(rules(), specs(4));

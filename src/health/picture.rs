@@ -38,8 +38,10 @@ impl Picture {
         let elected = tier::elect(rules, &tallies);
         let someone_healthy = elected.is_some();
         let someone_reachable = tallies.iter().any(|tally| tally.reachable > 0);
-        let down = !someone_reachable || rules.on_all_unhealthy == OnAllUnhealthy::Fail && !someone_healthy;
-        let waiting = !down && patience == Patience::Left && tier::undecided(rules, &tallies, elected);
+        // A cold start waits whatever the pool does when nobody is healthy: nobody knows yet that nobody is.
+        let waiting = someone_reachable && patience == Patience::Left && tier::undecided(rules, &tallies, elected);
+        let fails = rules.on_all_unhealthy == OnAllUnhealthy::Fail && !someone_healthy && !waiting;
+        let down = !someone_reachable || fails;
         let serving = elected.filter(|_| !down && !waiting);
 
         let scene = match serving {

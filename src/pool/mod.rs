@@ -182,6 +182,8 @@ impl Pool {
         let members: Vec<_> = board.health.members().iter().map(|m| board.keep_or_make(m)).collect();
         if members.iter().any(|m| !board.members.iter().any(|old| Arc::ptr_eq(m, old))) {
             board.settles_at = settles_at;
+            // Turns that stay in step with reloads would favour a member for ever (case C44).
+            self.turn.store(fastrand::usize(..), Relaxed);
         }
         board.members = members;
         board.policy = policy;

@@ -26,9 +26,10 @@ pub struct Stand {
 pub fn stand(rules: &Rules, lives: &[Life], fits: &[Fit], before: &[usize], deadline_is_over: bool) -> Stand {
     let pool = Pool { rules, seats: lives.iter().zip(fits).map(|(life, fit)| Seat { life, fit }).collect() };
     let elected = pool.elect(None);
-    let fail = rules.on_all_unhealthy == OnAllUnhealthy::Fail && elected.is_none();
-    let down = fail || !pool.seats.iter().any(|s| s.active() && s.addressed());
-    let waiting = !down && !deadline_is_over && pool.awaits_better_than(elected);
+    let nowhere = !pool.seats.iter().any(|s| s.active() && s.addressed());
+    let waiting = !nowhere && !deadline_is_over && pool.awaits_better_than(elected);
+    let fail = rules.on_all_unhealthy == OnAllUnhealthy::Fail && elected.is_none() && !waiting;
+    let down = nowhere || fail;
     let tier = elected.filter(|_| !down && !waiting);
     // The cap is per tier, and places are kept in a tier that stands by too.
     let out: Vec<usize> = pool.tiers().iter().flat_map(|t| pool.worst(*t, before)).collect();
