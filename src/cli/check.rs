@@ -31,21 +31,22 @@ pub enum Format {
     Json,
 }
 
-/// Checks the file. Problems go to stdout; what made it fail, in a word, to stderr.
+/// Checks the file. Problems go to stdout, and so does the summary of a file that passes; that of one that fails goes
+/// to stderr, whose last line says why.
 pub fn run(args: &Args) -> ExitCode {
     let report = Report::new(&args.config, config::load(&args.config, &|name| std::env::var(name).ok()));
-    let text = match args.format {
-        Format::Text => report.text(),
-        Format::Json => report.json(),
+    let passes = report.errors() == 0 && !(args.strict && report.warnings() > 0);
+    let summary = format!("{}\n", report.summary());
+    let (text, failure) = match (args.format, passes) {
+        (Format::Text, true) => (report.text() + &summary, String::new()),
+        (Format::Text, false) => (report.text(), summary),
+        (Format::Json, true) => (report.json(), String::new()),
+        (Format::Json, false) => (report.json(), summary),
     };
     // A reader that has gone away, as in `check | head`, is no failure of the file.
     let _ = std::io::stdout().write_all(text.as_bytes());
-    let acceptable = report.errors() == 0 && !(args.strict && report.warnings() > 0);
-    if acceptable {
-        return ExitCode::SUCCESS;
-    }
-    let _ = writeln!(std::io::stderr(), "{}", report.summary());
-    ExitCode::FAILURE
+    let _ = std::io::stderr().write_all(failure.as_bytes());
+    if passes { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 /// What `check` found in a file.
@@ -76,14 +77,9 @@ impl Report {
         self.problems.len() - self.errors()
     }
 
-    /// A line for each problem; for a file that can be used, the summary too.
+    /// A line for each problem.
     pub fn text(&self) -> String {
-        let mut text: String = self.problems.iter().map(|problem| format!("{problem}\n")).collect();
-        if self.config.is_some() {
-            text.push_str(&self.summary());
-            text.push('\n');
-        }
-        text
+        self.problems.iter().map(|problem| format!("{problem}\n")).collect()
     }
 
     /// The same for programs, with the effective configuration.
@@ -119,4 +115,54 @@ impl Report {
 
 fn count(n: usize, what: &str) -> String {
     if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(text: &str) -> Report {
+        Report::new(Path::new("a.yaml"), config::parse("a.yaml", text, &|_| None))
+    }
+
+    const GOOD: &str = "listeners: [{ address: \"0.0.0.0:80\" }]\npools: { web: { members: [\"a:80\", \"b:80\"], probe: { path: / } } }\nroutes: [{ pool: web }]\n";
+
+    #[test]
+    fn the_summary_counts_what_there_is_or_what_is_wrong() {
+        let unprobed = GOOD.replace("probe: { path: / }", "required: true");
+        let rows = [
+            (GOOD.to_owned(), "a.yaml: ok, 1 pool, 2 members, 0.4 probes/s"),
+            (unprobed, "a.yaml: 1 warning, 1 pool, 2 members, 0.4 probes/s"),
+            (GOOD.replace("path: /", "path: /, interval: 5"), "a.yaml: 1 error, 0 warnings"),
+            (GOOD.replace("web", "we b"), "a.yaml: 1 error, 0 warnings"),
+            ("version: 1\n".to_owned(), "a.yaml: 3 errors, 0 warnings"),
+        ];
+        for (text, summary) in rows {
+            assert_eq!(report(&text).summary(), summary, "{text}");
+        }
+    }
+
+    #[test]
+    fn json_has_the_problems_and_the_effective_file() {
+        let good: serde_json::Value = serde_json::from_str(&report(GOOD).json()).expect("json");
+        assert_eq!(
+            (&good["errors"], &good["warnings"], &good["probes_per_second"]),
+            (&json!(0), &json!(0), &json!(0.4))
+        );
+        assert_eq!(good["effective"]["pools"]["web"]["max_unhealthy_percent"], json!(50));
+        let bad: serde_json::Value = serde_json::from_str(&report("version: 2\n").json()).expect("json");
+        assert_eq!(bad["effective"], json!(null));
+        let first = &bad["problems"].as_array().expect("a list")[0];
+        assert_eq!(
+            (&first["file"], &first["line"], &first["severity"]),
+            (&json!("a.yaml"), &json!(1), &json!("error"))
+        );
+    }
+
+    #[test]
+    fn text_is_a_line_for_each_problem() {
+        let text = report("version: 2\nlisteners: 5\n").text();
+        assert!(text.contains("a.yaml:1:10: error: version 2 is not known; this is version 1\n"), "{text}");
+        assert_eq!(text.lines().count(), 4, "{text}");
+    }
 }
