@@ -6,10 +6,10 @@
 use std::sync::Arc;
 
 use crate::config::{self, Config, Problem, Severity};
-use crate::listener::Listening;
 use crate::control::{self, Control, Floor, Prepared, SetupError};
-use crate::snapshot::Snapshot;
 use crate::discovery;
+use crate::listener::Listening;
+use crate::snapshot::Snapshot;
 
 /// A reload that was refused.
 #[derive(Debug, thiserror::Error)]
@@ -56,9 +56,10 @@ async fn take(control: &Control, floor: &Floor) -> Result<Arc<Snapshot>, Refused
         return Err(Refused::Ending);
     }
     let loaded = config::load(control.path(), &config::environment).map_err(Refused::Config)?;
+    let places = loaded.places().clone();
     let config = Arc::new(loaded.config);
     let addresses = discovery::resolve(&config).await;
-    let prepared = Prepared::new(&config, addresses).map_err(Refused::Config)?;
+    let prepared = Prepared::new(&config, &places, addresses).map_err(Refused::Config)?;
     let open = floor.listening();
     let new: Vec<_> = config.listeners.iter().filter(|l| find(&open, l).is_none()).cloned().collect();
     let bound = control::bind(&new)?;
@@ -75,7 +76,7 @@ async fn take(control: &Control, floor: &Floor) -> Result<Arc<Snapshot>, Refused
     }
     for listening in &open {
         match config.listeners.iter().find(|l| listening.is(l)) {
-            Some(kept) => listening.set_limits(kept.limits),
+            Some(kept) => listening.set(kept),
             None => floor.close(listening),
         }
     }

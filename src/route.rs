@@ -13,18 +13,19 @@
 use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// One route.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Route {
     /// For logs: what was written, `shop.example.com/api/`.
-    pub name: String,
+    pub name: Arc<str>,
     /// Which hosts.
     pub host: Host,
     /// A prefix beginning with `/`, on segment boundaries: `/api` matches `/api` and `/api/x`, not `/apis`.
     pub path: String,
     /// The pool's name.
-    pub pool: String,
+    pub pool: Arc<str>,
 }
 
 /// Which hosts a route is for.
@@ -316,7 +317,7 @@ mod tests {
         let kind =
             |host: String| prop_oneof![Just(Host::Any), Just(Host::Exact(host.clone())), Just(Host::Wildcard(host))];
         let host = host().prop_filter("not in normal form", move |host| !ends_in_dot(host)).prop_flat_map(kind);
-        (host, path()).prop_map(|(host, path)| Route { name: String::new(), host, path, pool: String::new() })
+        (host, path()).prop_map(|(host, path)| Route { name: "".into(), host, path, pool: "".into() })
     }
 
     proptest! {

@@ -20,8 +20,8 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 
-use crate::health::Admin;
 use crate::control::{Control, SetupError};
+use crate::health::Admin;
 use problem::Problem;
 use views::{MemberView, PoolView};
 

@@ -6,9 +6,9 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::clock;
+use crate::control::Control;
 use crate::health::{self, Mode, Outcome, PoolHealth, Standing, Verdict};
 use crate::pool;
-use crate::control::Control;
 use crate::snapshot::Served;
 
 /// One pool.
@@ -78,7 +78,8 @@ impl PoolView {
         let next = next_probes(control, pool);
         pool.live.read(|health, live| {
             let picture = health.picture();
-            let members = (0..live.len()).map(|index| MemberView::new(health, live, index, next.get(index).copied().flatten()));
+            let members =
+                (0..live.len()).map(|index| MemberView::new(health, live, index, next.get(index).copied().flatten()));
             PoolView {
                 name: pool.config.name.clone(),
                 state: state(picture.mode),

@@ -18,7 +18,7 @@ const RATIO_NEEDS: usize = 3;
 
 /// Notes advice on `config`, which is what `file` means.
 pub(super) fn advise(config: &Config, file: &File, at: At<'_>, problems: &mut Problems) {
-    let routed: BTreeSet<&str> = config.routes.iter().map(|route| route.pool.as_str()).collect();
+    let routed: BTreeSet<&str> = config.routes.iter().map(|route| &*route.pool).collect();
     for (name, pool) in &config.pools {
         let at = at.key("pools").key(name);
         let Some(keys) = file.pools.as_ref().and_then(|pools| pools.get(name)) else { continue };

@@ -216,7 +216,7 @@ fn route(route: &Route) -> Value {
         Host::Exact(host) => Some(json!(host)),
         Host::Wildcard(suffix) => Some(json!(format!("*.{suffix}"))),
     };
-    object([("host", host), ("path", Some(json!(escape(&route.path)))), ("pool", Some(json!(route.pool)))])
+    object([("host", host), ("path", Some(json!(escape(&route.path)))), ("pool", Some(json!(&*route.pool)))])
 }
 
 fn on_all_unhealthy_word(word: OnAllUnhealthy) -> &'static str {

@@ -28,6 +28,7 @@ mod spelling;
 mod words;
 mod yaml;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 pub use domain::*;
@@ -46,6 +47,36 @@ pub struct Loaded {
     pub config: Config,
     /// What its author may want to know: warnings, sorted by place.
     pub advice: Vec<Problem>,
+    places: Places,
+}
+
+/// Where things were written, for problems that show only when the file is put to use.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Places {
+    file: String,
+    probes: BTreeMap<String, Mark>,
+}
+
+impl Loaded {
+    /// Where things were written.
+    pub fn places(&self) -> &Places {
+        &self.places
+    }
+}
+
+impl Places {
+    fn new(file: &str, config: &Config, at: places::At<'_>) -> Places {
+        let mark = |pool: &String| at.key("pools").key(pool).key("probe").mark();
+        Places { file: file.to_owned(), probes: config.pools.keys().map(|pool| (pool.clone(), mark(pool))).collect() }
+    }
+
+    /// An error in the probe of `pool`.
+    pub fn probe_error(&self, pool: &str, message: String) -> Problem {
+        let mark = self.probes.get(pool).copied().unwrap_or(Mark::START);
+        let mut problems = Problems::new(&self.file);
+        problems.error_at(mark, message);
+        problems.sorted().remove(0)
+    }
 }
 
 /// Asks the process's environment; what is not UTF-8 counts as not set.
@@ -94,7 +125,8 @@ pub fn parse(file: &str, text: &str, env: &dyn Fn(&str) -> Option<String>) -> Re
         return Err(problems.sorted());
     }
     advice::advise(&config, &written, document.at(), &mut problems);
-    Ok(Loaded { config, advice: problems.sorted() })
+    let places = Places::new(file, &config, document.at());
+    Ok(Loaded { config, advice: problems.sorted(), places })
 }
 
 fn not_utf8(bytes: &[u8], valid_up_to: usize) -> (Mark, String) {

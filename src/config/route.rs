@@ -42,7 +42,7 @@ pub(super) fn routes(
         if !pools.contains_key(pool) && !refused(pool, top.at) {
             top.problems.error(at.key("pool"), unknown_pool(pool, pools));
         }
-        let route = Route { name: name(&host, &path), host, path, pool: pool.to_owned() };
+        let route = Route { name: name(&host, &path).into(), host, path, pool: pool.into() };
         if sound && let Some(line) = first_lines.insert((route.host.clone(), route.path.clone()), at.mark().line) {
             let message = format!("{} has a route already, on line {line}", route.name);
             top.problems.error(at, message);

@@ -64,7 +64,7 @@ impl Floor {
     /// Accepts on `sockets` from now on.
     pub fn open(&self, listening: Arc<Listening>, sockets: Vec<TcpListener>) {
         tracing::info!(
-            target: "server", kind = "http", listener = %listening.name(), address = %listening.address(), "listening"
+            target: "server", kind = "http", listener = %listening.wanted().name, address = %listening.address(), "listening"
         );
         for (worker, socket) in lock(&self.workers).iter().zip(sockets) {
             // A thread that is gone has said why.
@@ -115,7 +115,9 @@ async fn work(lobby: Arc<Lobby<Engine>>, mut inbox: UnboundedReceiver<Order>) {
     while let Some(Order::Accept(listening, socket)) = inbox.recv().await {
         match tokio::net::TcpListener::from_std(socket) {
             Ok(socket) => drop(tokio::spawn(listener::accept(lobby.clone(), listening, socket))),
-            Err(error) => tracing::error!(target: "server", listener = %listening.name(), %error, "cannot accept"),
+            Err(error) => {
+                tracing::error!(target: "server", listener = %listening.wanted().name, %error, "cannot accept")
+            }
         }
     }
 }

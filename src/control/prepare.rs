@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use crate::config::{Config, Problem, Severity};
+use crate::config::{Config, Places, Problem};
 use crate::probe::{Check, Recipe};
 use crate::snapshot::Addresses;
 
@@ -22,14 +22,13 @@ impl Prepared {
     ///
     /// # Errors
     /// Every probe that cannot be made: a file of authorities that cannot be read, a name that no certificate can have.
-    pub fn new(config: &Config, addresses: Addresses) -> Result<Prepared, Vec<Problem>> {
+    pub fn new(config: &Config, places: &Places, addresses: Addresses) -> Result<Prepared, Vec<Problem>> {
         let mut recipes = HashMap::new();
         let mut problems = Vec::new();
         for (name, pool) in &config.pools {
             let Some(probe) = &pool.probe else { continue };
             let complain = |what: &dyn std::fmt::Display| {
-                let message = format!("pool {name:?}: its probe cannot be made: {what}");
-                Problem { severity: Severity::Error, file: String::new(), line: 1, column: 1, message }
+                places.probe_error(name, format!("pool {name:?}: its probe cannot be made: {what}"))
             };
             let recipe = match Recipe::new(probe) {
                 Ok(recipe) => Arc::new(recipe),

@@ -43,7 +43,7 @@ pub async fn accept<A: HttpServerApp + Send + Sync + 'static>(
             Err(e) if matches!(e.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset) => {}
             Err(e) => {
                 if !std::mem::replace(&mut starving, true) {
-                    tracing::error!(listener = %listening.name(), error = %e, "cannot accept; trying on");
+                    tracing::error!(listener = %listening.wanted().name, error = %e, "cannot accept; trying on");
                 }
                 tokio::time::sleep(OUT_OF_RESOURCES_PAUSE).await;
             }
@@ -65,7 +65,7 @@ fn admit<A: HttpServerApp + Send + Sync + 'static>(
     if listening.connections() > listening.limits().max_connections {
         let refused = listening.refused.fetch_add(1, Relaxed);
         if refused.is_power_of_two() || refused == 0 {
-            tracing::warn!(listener = %listening.name(), refused = refused + 1, "too many connections");
+            tracing::warn!(listener = %listening.wanted().name, refused = refused + 1, "too many connections");
         }
         return;
     }
@@ -80,11 +80,8 @@ async fn serve<A: HttpServerApp + Send + Sync + 'static>(
     connection: Arc<Connection>,
     stream: TcpStream,
 ) {
-    let _unseen = Unseen {
-        connection: connection.clone(),
-        log: visit.lobby.log.clone(),
-        ending: visit.lobby.ending.clone(),
-    };
+    let _unseen =
+        Unseen { connection: connection.clone(), log: visit.lobby.log.clone(), ending: visit.lobby.ending.clone() };
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "cannot set TCP_NODELAY");
     }
@@ -138,12 +135,13 @@ struct Unseen {
 impl Drop for Unseen {
     fn drop(&mut self) {
         if self.connection.phase() == Phase::Header {
-            self.log.write(&unseen(&self.connection, *self.ending.borrow()));
+            let listener = self.connection.listening().wanted();
+            self.log.write(&unseen(&self.connection, &listener.name, *self.ending.borrow()));
         }
     }
 }
 
-fn unseen(connection: &Connection, ending: bool) -> Record<'_> {
+fn unseen<'a>(connection: &Connection, listener: &'a str, ending: bool) -> Record<'a> {
     let status = connection.own_status();
     let (outcome, why) = match (connection.cut(), status) {
         (Cut::HeaderTimeout, _) => (Outcome::Timeout, Why::HeaderTimeout),
@@ -159,7 +157,7 @@ fn unseen(connection: &Connection, ending: bool) -> Record<'_> {
     Record {
         time: clock::wall_at(connection.began()),
         client: Some(connection.client().ip()),
-        listener: connection.listening().name(),
+        listener,
         scheme: Some("http"),
         connection: connection.id(),
         status: (status != 0).then_some(status),

@@ -14,7 +14,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, Guard};
 use pingora::apps::HttpServerApp;
 use tokio::sync::watch;
 
@@ -28,11 +28,10 @@ use crate::telemetry::AccessLog;
 /// One listener while it is open.
 #[derive(Debug)]
 pub struct Listening {
-    name: Arc<str>,
-    /// As configured: port 0 stays 0.
-    wanted: SocketAddr,
+    /// As configured; name and limits may change while it is open.
+    wanted: ArcSwap<config::Listener>,
+    /// As it was really bound.
     address: SocketAddr,
-    limits: ArcSwap<Limits>,
     connections: AtomicUsize,
     refused: AtomicU64,
     open: watch::Sender<bool>,
@@ -42,19 +41,17 @@ impl Listening {
     /// The listener that was `wanted`, on `address` as it was really bound.
     pub fn new(wanted: &config::Listener, address: SocketAddr) -> Listening {
         Listening {
-            name: wanted.name.as_str().into(),
-            wanted: wanted.address,
+            wanted: ArcSwap::from_pointee(wanted.clone()),
             address,
-            limits: ArcSwap::from_pointee(wanted.limits),
             connections: AtomicUsize::new(0),
             refused: AtomicU64::new(0),
             open: watch::Sender::new(true),
         }
     }
 
-    /// Its name in the log.
-    pub fn name(&self) -> &Arc<str> {
-        &self.name
+    /// How it is configured now.
+    pub fn wanted(&self) -> Guard<Arc<config::Listener>> {
+        self.wanted.load()
     }
 
     /// Where it listens.
@@ -62,19 +59,20 @@ impl Listening {
         self.address
     }
 
-    /// Whether this is what `listener` asks for.
+    /// Whether this is what `listener` asks for: its socket is, whatever else changes. Free ports are told apart by name.
     pub fn is(&self, listener: &config::Listener) -> bool {
-        self.wanted == listener.address && *self.name == *listener.name
+        let wanted = self.wanted();
+        wanted.address == listener.address && (wanted.address.port() != 0 || wanted.name == listener.name)
     }
 
     /// What a connection may cost.
     pub fn limits(&self) -> Limits {
-        **self.limits.load()
+        self.wanted().limits
     }
 
-    /// Other limits, from a reload; connections that are open have them at once.
-    pub fn set_limits(&self, limits: Limits) {
-        self.limits.store(Arc::new(limits));
+    /// Another name or other limits, from a reload; connections that are open have them at once.
+    pub fn set(&self, wanted: &config::Listener) {
+        self.wanted.store(Arc::new(wanted.clone()));
     }
 
     /// Connections open now.

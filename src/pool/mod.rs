@@ -195,9 +195,11 @@ impl Pool {
     pub fn is_settled(&self, now: Duration) -> bool {
         let board = self.board();
         now >= board.settles_at
-            || board.health.members().iter().all(|m| {
-                m.admin() == Admin::Disabled || m.verdict() != Verdict::Unknown || m.last_sample().is_some()
-            })
+            || board
+                .health
+                .members()
+                .iter()
+                .all(|m| m.admin() == Admin::Disabled || m.verdict() != Verdict::Unknown || m.last_sample().is_some())
     }
 
     /// Reads the heart, for the API and for those who follow its members. Keep it short: writers wait meanwhile.

@@ -71,7 +71,8 @@ impl Failure {
         if let Some(error) = io_within(error) {
             return Failure::io(error, stage);
         }
-        if error.is_incomplete_message() || error.is_canceled() || error.is_closed() {
+        // Once the header is in, everything that is wrong with the body is an error of reading it.
+        if stage == Stage::Reading || error.is_incomplete_message() || error.is_canceled() || error.is_closed() {
             let detail = match (stage, began) {
                 (Stage::Reading, _) => "closed before the answer was complete",
                 (_, []) => "closed without an answer",

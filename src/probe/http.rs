@@ -5,12 +5,11 @@
 //!
 //! Not here: redirects are never followed, proxies of the environment never asked.
 
-use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 
 use bytes::Bytes;
 use http::header::{ACCEPT, ACCEPT_ENCODING, CONNECTION, CONTENT_ENCODING, HOST, LOCATION, USER_AGENT};
-use http::uri::{Authority, PathAndQuery};
+use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, response};
 use http_body_util::{BodyExt, Empty};
 use hyper::body::Incoming;
@@ -23,6 +22,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use super::CheckError;
 use super::check::Trail;
 use super::fault::{Failure, Stage};
+use super::host::{authority, host_of};
 use super::needle::{Found, Search};
 use super::tape::Taped;
 use super::tls;
@@ -94,7 +94,7 @@ impl Question {
         let wrong = |host: &str| CheckError::Host(host.to_string());
         let host = match (&self.host_header, &self.host) {
             (Some(written), _) | (None, Some(written)) => written.clone(),
-            (None, None) => self.authority(member, port),
+            (None, None) => authority(member, port, if self.tls.is_some() { 443 } else { 80 }),
         };
         let server_name = match self.tls {
             Some(_) => {
@@ -104,16 +104,6 @@ impl Question {
             None => None,
         };
         Ok(Request { host: HeaderValue::from_str(&host).map_err(|_| wrong(&host))?, server_name })
-    }
-
-    /// RFC 9110 section 7.2: the port is left out where it is the scheme's own.
-    fn authority(&self, member: &str, port: u16) -> String {
-        let host = match member.parse() {
-            Ok(IpAddr::V6(address)) => format!("[{address}]"),
-            _ => member.to_string(),
-        };
-        let default = if self.tls.is_some() { 443 } else { 80 };
-        if port == default { host } else { format!("{host}:{port}") }
     }
 
     /// Sends the request over `stream` and judges the answer.
@@ -126,6 +116,7 @@ impl Question {
         let io = TokioIo::new(Taped::new(stream, tape.clone()));
         let (sender, connection) = http1::Builder::new()
             .title_case_headers(true)
+            // The first bounds a header that does not end, the second one that does.
             .max_buf_size(MAX_HEADER)
             .max_header_size(MAX_HEADER)
             .handshake::<_, Empty<Bytes>>(io)
@@ -137,11 +128,8 @@ impl Question {
             tokio::select! {
                 biased;
                 result = &mut talk => result,
-                // It is over when all it had to give is handed on; what it died of is more telling than its absence.
-                ended = &mut connection => match (talk.await, ended) {
-                    (Err(Trouble::Http(_)), Err(cause)) => Err(Trouble::Http(cause)),
-                    (result, _) => result,
-                },
+                // It is over when all it had to give is handed on, what it died of included.
+                _ = &mut connection => talk.await,
             }
         };
         result.map_err(|trouble| match trouble {
@@ -297,18 +285,6 @@ fn encoding(headers: &HeaderMap) -> Option<String> {
         .map(|coding| String::from_utf8_lossy(coding).trim().to_ascii_lowercase())
         .find(|coding| !coding.is_empty() && coding != "identity")
         .map(|coding| short(&coding))
-}
-
-/// The host of `host` or `host:port`, without the brackets of an IPv6 literal.
-fn host_of(written: &str) -> &str {
-    if written.parse::<Ipv6Addr>().is_ok() {
-        return written;
-    }
-    let host = match written.rsplit_once(':') {
-        Some((host, port)) if written.parse::<Authority>().is_ok() && port.parse::<u16>().is_ok() => host,
-        _ => written,
-    };
-    host.trim_start_matches('[').trim_end_matches(']')
 }
 
 /// At most so much of what others wrote goes into a detail.

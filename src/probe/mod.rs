@@ -8,6 +8,7 @@
 
 mod check;
 mod fault;
+mod host;
 mod http;
 mod issuer;
 mod needle;

@@ -27,8 +27,8 @@ pub fn admit(ctx: &mut Ctx, request: &RequestHeader, limits: Limits) -> Result<(
     ctx.request_id = request_id(&request.headers, ctx.peer_is_trusted);
     within_limits(request, ctx.header_bytes(), limits)?;
     let route = snapshot.routes.find(host(request), request.uri.path()).ok_or(Refusal::NoRoute)?;
-    ctx.route = Some(route.name.as_str().into());
-    let pool = snapshot.pools.get(&route.pool).ok_or(Refusal::Internal)?;
+    ctx.route = Some(route.name.clone());
+    let pool = snapshot.pools.get(&*route.pool).ok_or(Refusal::Internal)?;
     ctx.pool = Some(pool.clone());
     pool.live.budget().earn();
     ctx.deadline = pool.config.deadline.map(|limit| ctx.connection.began() + limit);

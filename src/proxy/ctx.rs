@@ -237,7 +237,9 @@ impl Ctx {
         let upgraded = session.was_upgraded();
         let request = session.req_header();
         let (outcome, reason) = self.end();
+        let listener = self.connection.listening().wanted();
         let record = Record {
+            listener: &listener.name,
             proto: Some(protocol(request)),
             method: Some(request.method.as_str().into()),
             host: Some(admit::host(request)).filter(|h| !h.is_empty()).map(Into::into),
@@ -284,7 +286,6 @@ impl Ctx {
             time: clock::wall_at(self.connection.began()),
             request_id: (!self.request_id.is_empty()).then(|| self.request_id.as_str().into()),
             client: Some(self.client),
-            listener: self.connection.listening().name(),
             scheme: Some("http"),
             status: self.status,
             duration: self.age(),
@@ -313,7 +314,9 @@ impl Drop for Ctx {
         let _ = request.parse(&self.raw);
         let field = |name: &str| request.headers.iter().find(|f| f.name.eq_ignore_ascii_case(name)).map(|f| f.value);
         let target = request.path.unwrap_or("").as_bytes();
+        let listener = self.connection.listening().wanted();
         let record = Record {
+            listener: &listener.name,
             method: request.method.map(Into::into),
             host: field("host").map(Into::into),
             path: (!target.is_empty()).then(|| path(target).into()),

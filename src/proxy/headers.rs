@@ -45,7 +45,13 @@ pub struct Hop<'a> {
 ///
 /// # Errors
 /// A value that cannot be sent.
-pub fn upward(up: &mut RequestHeader, client: &RequestHeader, hop: Hop<'_>, host: &UpstreamHost, member: &str) -> pingora::Result<()> {
+pub fn upward(
+    up: &mut RequestHeader,
+    client: &RequestHeader,
+    hop: Hop<'_>,
+    host: &UpstreamHost,
+    member: &str,
+) -> pingora::Result<()> {
     forwarded(up, hop)?;
     let version = if client.version == http::Version::HTTP_10 { "1.0" } else { "1.1" };
     let own = format!("{version} {PSEUDONYM}");
@@ -71,6 +77,8 @@ pub fn upward(up: &mut RequestHeader, client: &RequestHeader, hop: Hop<'_>, host
 
 /// Takes out of an answer what belongs to the hop between us and the member.
 pub fn downward(answer: &mut ResponseHeader) {
+    // The version is this hop's, whatever the member speaks (RFC 9110 section 6.2).
+    answer.set_version(http::Version::HTTP_11);
     if answer.status == StatusCode::SWITCHING_PROTOCOLS {
         return;
     }
@@ -85,7 +93,8 @@ pub fn downward(answer: &mut ResponseHeader) {
 
 /// A field that frames the message or routes it is not for a peer to remove by naming it.
 fn may_be_nominated(name: &HeaderName) -> bool {
-    ![header::CONNECTION, header::TRANSFER_ENCODING, header::CONTENT_LENGTH, header::UPGRADE, header::DATE].contains(name)
+    ![header::CONNECTION, header::TRANSFER_ENCODING, header::CONTENT_LENGTH, header::UPGRADE, header::DATE]
+        .contains(name)
 }
 
 fn forwarded(up: &mut RequestHeader, hop: Hop<'_>) -> pingora::Result<()> {

@@ -148,7 +148,13 @@ impl ProxyHttp for Hooks {
         ctx.spent.dials += 1;
         let fault = judge(ctx, &e, Stage::Connect);
         let whole_body = !session.as_ref().retry_buffer_truncated();
-        after_failure(ctx, session, e, fault, Replay { idempotent: false, whole_body, answer_begun: false, idle_race: false })
+        after_failure(
+            ctx,
+            session,
+            e,
+            fault,
+            Replay { idempotent: false, whole_body, answer_begun: false, idle_race: false },
+        )
     }
 
     fn error_while_proxy(

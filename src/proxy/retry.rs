@@ -95,7 +95,14 @@ mod tests {
             ("an answer has begun", reset, Replay { answer_begun: true, ..GET }, first, true, Next::Stop),
             ("a stale connection is nobody's fault", reset, stale, raced(1), false, Next::SameAfresh),
             ("but not for ever", reset, stale, Spent { races: 3, attempts: 2, dials: 0 }, true, Next::Stop),
-            ("a stale POST may have been processed", reset, Replay { idle_race: true, ..POST }, first, true, Next::Stop),
+            (
+                "a stale POST may have been processed",
+                reset,
+                Replay { idle_race: true, ..POST },
+                first,
+                true,
+                Next::Stop,
+            ),
             ("the client left", fault(Blame::Client, Stage::Exchange), GET, first, true, Next::Stop),
             ("we are out of descriptors", fault(Blame::Proxy, Stage::Connect), GET, dialled(1), true, Next::Stop),
         ];

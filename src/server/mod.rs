@@ -13,7 +13,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use tokio::sync::watch;
 
-use crate::config::{AccessLog as LogTo, Config};
+use crate::config::{AccessLog as LogTo, Loaded};
 use crate::control::{self, Control, Floor, Parts, Prepared, SetupError};
 use crate::listener::{Lobby, Traffic};
 use crate::proxy::{self, Proxy};
@@ -33,18 +33,17 @@ pub fn run(path: PathBuf, limit: Option<Duration>) -> Result<(), SetupError> {
     for advice in &loaded.advice {
         tracing::warn!(target: "config", "{advice}");
     }
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(1)
-        .thread_name("control")
-        .enable_all()
-        .build()?;
-    runtime.block_on(serve(path, Arc::new(loaded.config), limit))
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(1).thread_name("control").enable_all().build()?;
+    runtime.block_on(serve(path, loaded, limit))
 }
 
-async fn serve(path: PathBuf, config: Arc<Config>, limit: Option<Duration>) -> Result<(), SetupError> {
+async fn serve(path: PathBuf, loaded: Loaded, limit: Option<Duration>) -> Result<(), SetupError> {
     let ears = signals::Ears::new()?;
+    let places = loaded.places().clone();
+    let config = Arc::new(loaded.config);
     let addresses = discovery::resolve(&config).await;
-    let prepared = Prepared::new(&config, addresses).map_err(SetupError::Config)?;
+    let prepared = Prepared::new(&config, &places, addresses).map_err(SetupError::Config)?;
     let sockets = control::bind(&config.listeners)?;
     let admin = match &config.admin {
         Some(admin) => Some(admin::bind(admin.address)?),
@@ -57,16 +56,13 @@ async fn serve(path: PathBuf, config: Arc<Config>, limit: Option<Duration>) -> R
     let snapshot = Arc::new(ArcSwap::from_pointee(first));
     let (ending, is_ending) = watch::channel(false);
     let traffic = Arc::new(Traffic::default());
-    let proxy = Proxy {
-        snapshot: snapshot.clone(),
-        log: log.clone(),
-        traffic: traffic.clone(),
-        ending: is_ending.clone(),
-    };
+    let proxy =
+        Proxy { snapshot: snapshot.clone(), log: log.clone(), traffic: traffic.clone(), ending: is_ending.clone() };
     let app = Arc::new(proxy::engine(proxy, control::threads()));
     let lobby = Arc::new(Lobby { app: app.clone(), ending: is_ending, log: log.clone(), traffic: traffic.clone() });
     let floor = Arc::new(Floor::start(lobby)?);
-    let control = Arc::new(Control::start(Parts { path, snapshot, events, prepared, ending, log: log.clone(), traffic })?);
+    let control =
+        Arc::new(Control::start(Parts { path, snapshot, events, prepared, ending, log: log.clone(), traffic })?);
     for (listening, sockets) in sockets {
         floor.open(listening, sockets);
     }

@@ -28,7 +28,8 @@ use crate::clock;
 
 /// Everything of ours from `info` on. Pingora's lines about single requests are in the access log, better; its other
 /// errors stay, accepting above all.
-const DEFAULT_FILTER: &str = "info,pingora=warn,pingora_core=error,pingora_core::apps=off,pingora_proxy=off";
+const DEFAULT_FILTER: &str =
+    "info,pingora=warn,pingora_core=error,pingora_core::apps=off,pingora_core::connectors=off,pingora_proxy=off";
 
 /// Bytes of lines that may wait.
 const CAPACITY: usize = 1 << 20;

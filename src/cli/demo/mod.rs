@@ -55,7 +55,13 @@ impl Stage {
     }
 
     /// Writes the shipped file with this run's ports, and the access log beside it instead of on stdout.
-    fn write(&self, shipped: &Config, origins: &[Origin], listener: SocketAddr, admin: SocketAddr) -> std::io::Result<()> {
+    fn write(
+        &self,
+        shipped: &Config,
+        origins: &[Origin],
+        listener: SocketAddr,
+        admin: SocketAddr,
+    ) -> std::io::Result<()> {
         let mut text = SHIPPED.replace("path: stdout", &format!("path: {}", self.access_log.display()));
         let written = members(shipped);
         let ports = written.iter().copied().zip(origins.iter().map(|origin| origin.address));
@@ -113,7 +119,10 @@ fn introduce(stage: &Stage, listener: SocketAddr, admin: SocketAddr, origins: &[
     println!("  curl -i http://{listener}/                    a request through the proxy");
     println!("  curl -s http://{admin}/api/v1/pools/web       how each member stands, and why");
     if let Some(origin) = origins.first() {
-        println!("  curl -s -X POST http://{admin}/api/v1/pools/web/members/{}/drain    (or enable, disable)", origin.address);
+        println!(
+            "  curl -s -X POST http://{admin}/api/v1/pools/web/members/{}/drain    (or enable, disable)",
+            origin.address
+        );
     }
     println!();
     println!("  every request, with the health of who served it:  tail -f {}", show(&stage.access_log));

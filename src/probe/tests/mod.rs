@@ -6,6 +6,8 @@ mod heads;
 mod origin;
 mod prober;
 mod requests;
+mod rounds;
+mod scene;
 mod tls;
 
 use std::net::SocketAddr;

@@ -97,3 +97,19 @@ async fn a_record_shows_what_was_sent_and_what_came() {
     assert_eq!(exchange.body, b"bad");
     assert_eq!(exchange.server_name, None);
 }
+
+#[tokio::test]
+async fn the_header_of_an_answer_is_shown_with_those_before_it() {
+    let interim = "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n";
+    let last = "HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\n";
+    let rows = [
+        (format!("{interim}{last}ab\r\n\r\ncd"), format!("{interim}{last}")),
+        (format!("{last}ab\r\n\r\ncd"), last.to_string()),
+        ("SSH-2.0-OpenSSH_9.6\r\n".to_string(), String::new()),
+    ];
+    for (answer, head) in rows {
+        let origin = Origin::answering(&[answer]).await;
+        let (_, exchange) = check(http_probe(), origin.address).record().await;
+        assert_eq!(String::from_utf8_lossy(exchange.answer_head()), head);
+    }
+}
