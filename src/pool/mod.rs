@@ -11,6 +11,7 @@ mod lease;
 mod member;
 mod roster;
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -24,7 +25,7 @@ pub use member::Member;
 pub use roster::Roster;
 
 use crate::balance::Policy;
-use crate::health::{Admin, Change, MemberId, Mode, Pace, PoolHealth, Rules, Sample, Spec, Verdict};
+use crate::health::{self, Admin, Change, MemberId, Mode, Pace, PoolHealth, Rules, Sample, Spec, Verdict};
 use crate::telemetry::EventLog;
 
 /// Requests that may wait for a first verdict at once; one too many is refused (health.md §2).
@@ -179,8 +180,9 @@ impl Pool {
         let mut board = self.board();
         let settles_at = now + rules.initial_wait;
         let changes = board.health.reshape(now, rules, specs);
-        let members: Vec<_> = board.health.members().iter().map(|m| board.keep_or_make(m)).collect();
-        if members.iter().any(|m| !board.members.iter().any(|old| Arc::ptr_eq(m, old))) {
+        let before: HashMap<MemberId, Arc<Member>> = board.members.drain(..).map(|m| (m.id(), m)).collect();
+        let members: Vec<_> = board.health.members().iter().map(|m| keep_or_make(&before, m)).collect();
+        if members.iter().any(|m| !before.contains_key(&m.id())) {
             board.settles_at = settles_at;
             // Turns that stay in step with reloads would favour a member for ever (case C44).
             self.turn.store(fastrand::usize(..), Relaxed);
@@ -224,15 +226,14 @@ impl Pool {
     }
 }
 
-impl Board {
-    fn keep_or_make(&self, member: &crate::health::Member) -> Arc<Member> {
-        match self.members.iter().find(|m| m.id() == member.id()) {
-            Some(live) => {
-                live.learn(member);
-                live.clone()
-            }
-            None => Arc::new(Member::new(member)),
+/// The live part of a member: the one it had before, if it is no newcomer.
+fn keep_or_make(before: &HashMap<MemberId, Arc<Member>>, member: &health::Member) -> Arc<Member> {
+    match before.get(&member.id()) {
+        Some(live) => {
+            live.learn(member);
+            live.clone()
         }
+        None => Arc::new(Member::new(member)),
     }
 }
 

@@ -4,6 +4,7 @@
 //! This file reads as a table of contents: read, resolve, prepare, bind; then nothing can be refused any more; serve
 //! until a signal ends it.
 
+mod descriptors;
 mod signals;
 
 use std::path::PathBuf;
@@ -40,6 +41,7 @@ pub fn run(path: PathBuf, limit: Option<Duration>) -> Result<(), SetupError> {
 
 async fn serve(path: PathBuf, loaded: Loaded, limit: Option<Duration>) -> Result<(), SetupError> {
     let ears = signals::Ears::new()?;
+    let descriptors = descriptors::raise_limit();
     let places = loaded.places().clone();
     let config = Arc::new(loaded.config);
     let addresses = discovery::resolve(&config).await;
@@ -69,7 +71,9 @@ async fn serve(path: PathBuf, loaded: Loaded, limit: Option<Duration>) -> Result
     if let Some(admin) = admin {
         admin::serve(admin, control.clone());
     }
-    tracing::info!(target: "server", version = env!("CARGO_PKG_VERSION"), threads = control::threads(), "serving");
+    tracing::info!(
+        target: "server", version = env!("CARGO_PKG_VERSION"), threads = control::threads(), descriptors, "serving"
+    );
     signals::until_the_end(ears, limit, &control, &floor, &app).await;
     control.stop();
     floor.stop();

@@ -157,7 +157,7 @@ fn counters_tell_what_probes_found() {
 }
 
 #[test]
-fn in_doubt_the_fast_interval_holds() {
+fn in_doubt_for_one_pool_the_fast_interval_holds_for_all() {
     let scene = Scene::new(100);
     let origin = scene.healthy();
     let sender = scene.sender.clone();
@@ -165,8 +165,12 @@ fn in_doubt_the_fast_interval_holds() {
         sender.send((MemberId(1), 7, now, sample)).ok()?;
         Some(Pace::Fast)
     });
-    let target = scene.reporting(MemberId(1), 7, origin.address, NEVER, report);
-    scene.prober.follow(vec![Target { fast_interval: Duration::from_millis(5), ..target }]);
-    let times: Vec<Duration> = (0..5).map(|_| scene.report().2).collect();
-    assert!(times.is_sorted() && times[4] < NEVER, "{times:?}");
+    let fast = |target| Target { fast_interval: Duration::from_millis(5), ..target };
+    let doubting = fast(scene.reporting(MemberId(1), 7, origin.address, NEVER, report));
+    let sure = Target { report: Arc::new(|_, _| Some(Pace::Steady)), ..of_pool("sure", doubting.clone()) };
+    for targets in [vec![doubting.clone()], vec![doubting.clone(), sure.clone()], vec![sure, doubting]] {
+        scene.prober.follow(targets);
+        let times: Vec<Duration> = (0..5).map(|_| scene.report().2).collect();
+        assert!(times.is_sorted() && times[4] < NEVER, "{times:?}");
+    }
 }

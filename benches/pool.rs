@@ -1,0 +1,70 @@
+//! A pool of 10,000 members: its beginning, a transition with its new roster, a sample that changes nothing, a pick.
+
+use std::hint::black_box;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use criterion::{Criterion, criterion_group, criterion_main};
+use pulsegate::balance::Policy;
+use pulsegate::health::{
+    Admin, Gates, Initial, Judge, Key, MemberId, OnAllUnhealthy, Reason, Rules, Sample, Spec,
+};
+use pulsegate::pool::{Pick, Plan, Pool};
+use pulsegate::telemetry::EventLog;
+
+const MEMBERS: u32 = 10_000;
+const NOW: Duration = Duration::from_secs(1);
+
+fn plan() -> Plan {
+    let rules = Rules {
+        judge: Judge::Consecutive { failures: 1, passes: 1 },
+        initial: Initial::Healthy,
+        initial_wait: Duration::from_secs(1),
+        max_unhealthy_percent: 50,
+        min_ejected: 0,
+        on_all_unhealthy: OnAllUnhealthy::RoundRobin,
+        tier_min_healthy_percent: None,
+        gates: Gates::default(),
+        probed: true,
+    };
+    let member = |n: u32| {
+        let address = SocketAddr::from((std::net::Ipv4Addr::from(0x0a00_0000 + n), 80));
+        let key = Key { name: address.to_string(), address: Some(address), tls: false };
+        Spec { key, weight: 1, split: 1, tier: 0, admin: Admin::Enabled, fingerprint: 0 }
+    };
+    Plan { rules, policy: Policy::RoundRobin, budget_percent: 20, members: (0..MEMBERS).map(member).collect() }
+}
+
+fn pool(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("pool of 10,000");
+    let events = Arc::new(EventLog::default());
+    let new = |plan: Plan| Pool::new("web", Duration::ZERO, plan, events.clone());
+    let (pass, fail) = (Sample::pass(Duration::from_millis(1)), Sample::fail(Reason::Refused, Duration::from_millis(1)));
+
+    group.sample_size(10);
+    group.bench_function("load", |b| b.iter_with_large_drop(|| new(plan())));
+    let live = new(plan());
+    group.bench_function("reload, unchanged", |b| b.iter(|| live.reshape(NOW, plan())));
+
+    let first: MemberId = live.roster().members()[0].id();
+    group.sample_size(50);
+    group.bench_function("transition", |b| {
+        let mut sick = false;
+        b.iter(|| {
+            sick = !sick;
+            live.report(NOW, first, 0, if sick { fail.clone() } else { pass.clone() })
+        });
+    });
+    group.bench_function("sample without a transition", |b| b.iter(|| live.report(NOW, first, 0, pass.clone())));
+    group.bench_function("pick", |b| {
+        b.iter(|| match live.pick(black_box(&[])) {
+            Pick::Member(lease) => lease,
+            _ => unreachable!("everyone is healthy"),
+        });
+    });
+    group.finish();
+}
+
+criterion_group!(benches, pool);
+criterion_main!(benches);
