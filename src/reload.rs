@@ -95,8 +95,5 @@ fn needs_restart(old: &Config, new: &Config) -> Vec<&'static str> {
     if old.access_log != new.access_log {
         what.push("access_log");
     }
-    if old.max_concurrent_probes != new.max_concurrent_probes {
-        what.push("max_concurrent_probes");
-    }
     what
 }

@@ -187,6 +187,7 @@ impl Control {
         let next = Arc::new(next);
         self.snapshot.store(next.clone());
         *self.prepared() = prepared;
+        self.prober.set_places(next.config.max_concurrent_probes);
         self.follow();
         next
     }
