@@ -7,9 +7,7 @@ use std::time::Duration;
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use pulsegate::balance::Policy;
-use pulsegate::health::{
-    Admin, Gates, Initial, Judge, Key, MemberId, OnAllUnhealthy, Reason, Rules, Sample, Spec,
-};
+use pulsegate::health::{Admin, Gates, Initial, Judge, Key, MemberId, OnAllUnhealthy, Reason, Rules, Sample, Spec};
 use pulsegate::pool::{Pick, Plan, Pool};
 use pulsegate::telemetry::EventLog;
 
@@ -40,7 +38,8 @@ fn pool(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("pool of 10,000");
     let events = Arc::new(EventLog::default());
     let new = |plan: Plan| Pool::new("web", Duration::ZERO, plan, events.clone());
-    let (pass, fail) = (Sample::pass(Duration::from_millis(1)), Sample::fail(Reason::Refused, Duration::from_millis(1)));
+    let (pass, fail) =
+        (Sample::pass(Duration::from_millis(1)), Sample::fail(Reason::Refused, Duration::from_millis(1)));
 
     group.sample_size(10);
     group.bench_function("load", |b| b.iter_with_large_drop(|| new(plan())));

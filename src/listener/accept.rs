@@ -20,6 +20,9 @@ use crate::telemetry::{AccessLog, Outcome, Record, Why};
 /// How long to leave the kernel alone when it has no descriptor or buffer for a new connection.
 const OUT_OF_RESOURCES_PAUSE: Duration = Duration::from_millis(50);
 
+/// Connections taken out of the kernel's queue when a listener closes, at most.
+const LAST_CALL: usize = 4096;
+
 /// Accepts on `socket` until the listener closes. Connections that were accepted live on.
 pub async fn accept<A: HttpServerApp + Send + Sync + 'static>(
     lobby: Arc<Lobby<A>>,
@@ -30,9 +33,10 @@ pub async fn accept<A: HttpServerApp + Send + Sync + 'static>(
     let mut starving = false;
     loop {
         let accepted = tokio::select! {
+            // First, or a listener that is never without a client, or without a descriptor for one, would not close.
             biased;
-            accepted = socket.accept() => accepted,
             _ = open.wait_for(|open| !open) => break,
+            accepted = socket.accept() => accepted,
         };
         match accepted {
             Ok((stream, client)) => {
@@ -50,7 +54,8 @@ pub async fn accept<A: HttpServerApp + Send + Sync + 'static>(
         }
     }
     // Whoever is queued in the kernel believes to be connected.
-    while let Some(Ok((stream, client))) = now(socket.accept()).await {
+    for _ in 0..LAST_CALL {
+        let Some(Ok((stream, client))) = now(socket.accept()).await else { break };
         admit(&lobby, &listening, stream, client);
     }
 }
@@ -134,7 +139,8 @@ struct Unseen {
 
 impl Drop for Unseen {
     fn drop(&mut self) {
-        if self.connection.phase() == Phase::Header {
+        let answered = self.connection.phase() == Phase::Idle && self.connection.own_status() != 0;
+        if self.connection.phase() == Phase::Header || answered {
             let listener = self.connection.listening().wanted();
             self.log.write(&unseen(&self.connection, &listener.name, *self.ending.borrow()));
         }

@@ -7,7 +7,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use super::Listening;
@@ -67,6 +67,8 @@ pub struct Connection {
     /// When the present request's first byte came, monotonic microseconds.
     began: AtomicU64,
     cut: AtomicU8,
+    /// All of the present request is here: what comes now belongs to the next.
+    whole: AtomicBool,
     /// The status of an answer that was written while no request was being served.
     own_status: AtomicU16,
 }
@@ -84,6 +86,7 @@ impl Connection {
             header_bytes: AtomicUsize::new(0),
             began: AtomicU64::new(micros(now)),
             cut: AtomicU8::new(Cut::None as u8),
+            whole: AtomicBool::new(false),
             own_status: AtomicU16::new(0),
         }
     }
@@ -190,7 +193,18 @@ impl Connection {
             self.began.store(micros(now), Relaxed);
         }
         self.phase.store(Phase::Request as u8, Relaxed);
+        self.whole.store(false, Relaxed);
         self.deadline.store(NEVER, Relaxed);
+    }
+
+    /// All of the request is here.
+    pub fn request_is_whole(&self) -> bool {
+        self.whole.load(Relaxed)
+    }
+
+    /// Says whether all of the request is here; a tunnel's never is.
+    pub fn set_request_whole(&self, whole: bool) {
+        self.whole.store(whole, Relaxed);
     }
 
     /// The request being served must be over by then; what was cut before is forgotten.
@@ -202,6 +216,7 @@ impl Connection {
     /// The request is answered and the next may come, but not for ever.
     pub fn request_ended(&self, now: Duration) {
         self.phase.store(Phase::Idle as u8, Relaxed);
+        self.began.store(micros(now), Relaxed);
         self.header_bytes.store(0, Relaxed);
         self.deadline.store(micros(now + self.listening.limits().keepalive_timeout), Relaxed);
     }

@@ -28,7 +28,7 @@ use crate::clock;
 /// An answer's header and a small body fit; what is larger goes out as it comes.
 const WRITE_BUFFER: usize = 4096;
 
-/// How long a refused client may go on sending before it is cut.
+/// How long a client whose request was answered early may go on sending before it is cut.
 const LINGER: Duration = Duration::from_secs(1);
 
 /// A client's byte stream with deadlines, limits and a write buffer.
@@ -42,7 +42,7 @@ pub struct Conduit {
     write_alarm: Alarm,
     /// Since when a write has been waiting for the client.
     stalled_since: Option<Duration>,
-    /// Until when a refused client's further bytes are read and thrown away.
+    /// Until when a client's further bytes are read and thrown away.
     linger_until: Option<Duration>,
     digest: Arc<SocketDigest>,
 }
@@ -86,14 +86,39 @@ impl Conduit {
 
     fn poll_stalled<T>(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<T>> {
         let since = *self.stalled_since.get_or_insert_with(clock::monotonic);
-        let deadline = since + self.connection.listening().limits().write_timeout;
-        ready!(self.write_alarm.poll(cx, deadline));
-        self.connection.cut_short(Cut::WriteTimeout);
+        let patience = since + self.connection.listening().limits().write_timeout;
+        let deadline = self.connection.deadline().filter(|_| self.connection.phase() == Phase::Request);
+        ready!(self.write_alarm.poll(cx, deadline.map_or(patience, |deadline| deadline.min(patience))));
+        match deadline {
+            Some(deadline) if deadline <= patience => self.connection.expire(),
+            _ => self.connection.cut_short(Cut::WriteTimeout),
+        }
         Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client takes no answer")))
     }
 
-    /// Closing over unread bytes resets the connection, and the reset may overtake the answer: so what a refused client
-    /// still sends is read for a while (RFC 9112 section 9.6).
+    /// While a whole request is served the stream is only watched. What a client sends then is its next request, which
+    /// stays in the kernel: Pingora would take one byte of it and never look at the stream again, and with it would go
+    /// the deadline and the news that the client has left.
+    fn poll_watch(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let mut byte = [0];
+        match self.io.poll_peek(cx, &mut ReadBuf::new(&mut byte)) {
+            Poll::Ready(Ok(0)) => Poll::Ready(Ok(())),
+            Poll::Ready(Err(e)) => Poll::Ready(Err(e)),
+            Poll::Ready(Ok(_)) | Poll::Pending => self.poll_deadline(cx),
+        }
+    }
+
+    /// Nothing to read: the moment to send what is buffered. Pingora flushes an answer of known length only when it is
+    /// complete, and a member may pause in the middle of one.
+    fn send_meanwhile(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+        match self.poll_drain(cx) {
+            Poll::Ready(Err(e)) => Err(e),
+            Poll::Ready(Ok(())) | Poll::Pending => Ok(()),
+        }
+    }
+
+    /// Closing over unread bytes resets the connection, and the reset may overtake the answer: so what a client still sends
+    /// of a request that was answered early is read for a while (RFC 9112 section 9.6).
     fn poll_linger(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let Some(until) = self.linger_until else { return Poll::Ready(Ok(())) };
         let mut scrap = [0; 4096];
@@ -124,6 +149,14 @@ impl AsyncRead for Conduit {
             this.connection.cut_short(Cut::HeaderTooLarge);
             return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, "header too large")));
         }
+        if this.connection.phase() == Phase::Request && this.connection.request_is_whole() {
+            this.send_meanwhile(cx)?;
+            return this.poll_watch(cx);
+        }
+        if this.connection.deadline().is_some_and(|deadline| deadline <= clock::monotonic()) {
+            // Also where there is always something to read.
+            return this.poll_deadline(cx);
+        }
         let before = buf.filled().len();
         match Pin::new(&mut this.io).poll_read(cx, buf) {
             Poll::Ready(Ok(())) => {
@@ -134,7 +167,10 @@ impl AsyncRead for Conduit {
                 Poll::Ready(Ok(()))
             }
             Poll::Ready(Err(e)) => Poll::Ready(Err(e)),
-            Poll::Pending => this.poll_deadline(cx),
+            Poll::Pending => {
+                this.send_meanwhile(cx)?;
+                this.poll_deadline(cx)
+            }
         }
     }
 }
@@ -169,6 +205,9 @@ impl AsyncWrite for Conduit {
             this.connection.sending(answer.as_bytes());
             this.out.extend_from_slice(answer.as_bytes());
             this.linger_until = Some(clock::monotonic() + LINGER);
+        }
+        if this.connection.phase() == Phase::Request && !this.connection.request_is_whole() {
+            this.linger_until.get_or_insert_with(|| clock::monotonic() + LINGER);
         }
         ready!(this.poll_drain(cx))?;
         ready!(Pin::new(&mut this.io).poll_shutdown(cx))?;
@@ -208,6 +247,15 @@ impl GetProxyDigest for Conduit {
 impl GetSocketDigest for Conduit {
     fn get_socket_digest(&self) -> Option<Arc<SocketDigest>> {
         Some(self.digest.clone())
+    }
+}
+
+impl Drop for Conduit {
+    /// What is buffered when an answer breaks off still belongs to the client.
+    fn drop(&mut self) {
+        if self.sent < self.out.len() {
+            let _ = self.io.try_write(&self.out[self.sent..]);
+        }
     }
 }
 

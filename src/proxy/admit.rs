@@ -2,8 +2,8 @@
 
 use std::net::IpAddr;
 
-use http::HeaderMap;
 use http::header::HOST;
+use http::{HeaderMap, Version};
 use ipnet::IpNet;
 use pingora::http::RequestHeader;
 
@@ -43,6 +43,11 @@ fn within_limits(request: &RequestHeader, header_bytes: usize, limits: Limits) -
     if request.raw_path().len() > limits.max_uri_bytes {
         return Err(Refusal::UriTooLong);
     }
+    // RFC 9112 section 3.2: one Host, and a real one; two are refused by Pingora.
+    let named = request.uri.authority().is_some() || request.headers.contains_key(HOST);
+    if request.version == Version::HTTP_11 && !named || !is_host(host(request)) {
+        return Err(Refusal::BadRequest);
+    }
     if header_bytes > limits.max_header_bytes || request.headers.len() > limits.max_header_fields {
         return Err(Refusal::HeaderTooLarge);
     }
@@ -54,7 +59,13 @@ pub fn host(request: &RequestHeader) -> &str {
     if let Some(authority) = request.uri.authority() {
         return authority.as_str();
     }
-    request.headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or("")
+    // What is not ASCII is no host: the space says so to whoever asks.
+    request.headers.get(HOST).map_or("", |host| host.to_str().unwrap_or(" "))
+}
+
+/// Whether `host` can be a host, with or without a port (RFC 3986 section 3.2.2); an empty one can.
+fn is_host(host: &str) -> bool {
+    host.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._~%!$&'()*+,;=:[]".contains(&b))
 }
 
 /// Whether `address` belongs to a proxy that is trusted.

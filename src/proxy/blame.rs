@@ -4,6 +4,8 @@
 //! client, a forbidden `Connection` nomination as a failed attempt with a member beside it. So the cut that our own stream
 //! made is looked at first, and nothing that a client sent can ever count against a member.
 
+use std::io;
+
 use pingora::{Error, ErrorSource, ErrorType};
 
 use super::refusal::Refusal;
@@ -52,8 +54,18 @@ pub fn judge(error: &Error, stage: Stage, cut: Cut) -> Fault {
     }
     match (error.esource(), stage) {
         (ErrorSource::Downstream, _) => client(error.etype(), stage),
-        (_, Stage::Connect) => connect(error.etype()),
+        (_, Stage::Connect) => connect(error),
         (ErrorSource::Upstream, Stage::Exchange) => exchange(error.etype()),
+        // What Pingora cannot make a request of, after all that was checked, is still the client's making; and writing to a
+        // client that has gone is not always marked as such.
+        (ErrorSource::Internal, Stage::Exchange) if *error.etype() == ErrorType::InvalidHTTPHeader => {
+            client(error.etype(), stage)
+        }
+        (ErrorSource::Unset, Stage::Exchange)
+            if matches!(error.etype(), ErrorType::WriteError | ErrorType::ReadError | ErrorType::ConnectionClosed) =>
+        {
+            client(error.etype(), stage)
+        }
         (ErrorSource::Internal | ErrorSource::Unset, Stage::Exchange) => internal(stage),
     }
 }
@@ -68,8 +80,14 @@ fn client(etype: &ErrorType, stage: Stage) -> Fault {
     }
 }
 
-fn connect(etype: &ErrorType) -> Fault {
-    let (result, refusal) = match etype {
+fn connect(error: &Error) -> Fault {
+    use rustix::io::Errno;
+    let local = [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM, Errno::AGAIN];
+    if root(error).and_then(Errno::from_io_error).is_some_and(|errno| local.contains(&errno)) {
+        // Descriptors, buffers: the member was never asked.
+        return fault(Blame::Proxy, Stage::Connect, AttemptResult::Abandoned, Some(Refusal::Overloaded));
+    }
+    let (result, refusal) = match error.etype() {
         ErrorType::ConnectTimedout | ErrorType::TLSHandshakeTimedout => {
             (AttemptResult::ConnectTimeout, Refusal::ConnectTimeout)
         }
@@ -80,10 +98,21 @@ fn connect(etype: &ErrorType) -> Fault {
         ErrorType::ConnectRefused | ErrorType::ConnectNoRoute | ErrorType::ConnectError => {
             (AttemptResult::ConnectFailed, Refusal::ConnectFailed)
         }
-        // Descriptors, ports, buffers: the member was never asked.
+        // No port left for this address, or a rule of this machine forbids it.
         _ => return fault(Blame::Proxy, Stage::Connect, AttemptResult::Abandoned, Some(Refusal::Overloaded)),
     };
     fault(Blame::Member, Stage::Connect, result, Some(refusal))
+}
+
+/// What the system said, under Pingora's layers.
+fn root(error: &Error) -> Option<&io::Error> {
+    let mut cause: &(dyn std::error::Error + 'static) = error.root_cause();
+    loop {
+        match cause.downcast_ref() {
+            Some(error) => return Some(error),
+            None => cause = cause.source()?,
+        }
+    }
 }
 
 fn exchange(etype: &ErrorType) -> Fault {

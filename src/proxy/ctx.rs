@@ -14,7 +14,7 @@ use pingora::http::RequestHeader;
 use pingora::proxy::Session;
 
 use super::admit;
-use super::blame::{Blame, Fault, Stage};
+use super::blame::{Blame, Fault};
 use super::pick::{self, Picked};
 use super::refusal::Refusal;
 use super::retry::Spent;
@@ -24,6 +24,17 @@ use crate::listener::{Connection, InFlight};
 use crate::pool::Lease;
 use crate::snapshot::{Served, Snapshot};
 use crate::telemetry::{AccessLog, Attempt, AttemptResult, Outcome, Pick, Record, Why};
+
+/// How far the answer is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Answer {
+    /// None has come.
+    Awaited,
+    /// Its header has come.
+    Begun,
+    /// It made the connection a tunnel.
+    Tunnel,
+}
 
 /// What one request knows of itself.
 #[derive(Debug)]
@@ -48,8 +59,12 @@ pub struct Ctx {
     pub lease: Option<Lease>,
     /// The member that lost an idle race is dialled afresh.
     pub again: Option<Lease>,
+    /// The first pick, made before the first attempt.
+    pub picked: Option<Picked>,
     /// Members that failed it.
     pub tried: Vec<MemberId>,
+    /// Of those, the ones that could not be dialled.
+    pub refused: Vec<MemberId>,
     /// What retries have used up.
     pub spent: Spent,
     /// What was answered by us, or should be.
@@ -61,6 +76,8 @@ pub struct Ctx {
     lb: Option<Pick>,
     ttfb: Option<Duration>,
     status: Option<u16>,
+    /// How long it had taken when we answered it ourselves; what follows is the client's farewell.
+    answered_after: Option<Duration>,
     /// The header as it came, for the line of a request that is cut.
     raw: Bytes,
     log: AccessLog,
@@ -82,7 +99,9 @@ impl Ctx {
             deadline: None,
             lease: None,
             again: None,
+            picked: None,
             tried: Vec::new(),
+            refused: Vec::new(),
             spent: Spent::default(),
             refusal: None,
             fault: None,
@@ -91,6 +110,7 @@ impl Ctx {
             lb: None,
             ttfb: None,
             status: None,
+            answered_after: None,
             raw: Bytes::new(),
             log,
             logged: false,
@@ -118,11 +138,27 @@ impl Ctx {
         self.deadline.map(|deadline| deadline.saturating_sub(clock::monotonic()))
     }
 
-    /// Bounds the present attempt by `limit` within the request's own time, or by that alone.
-    pub fn limit_attempt(&self, limit: Option<Duration>) {
-        let attempt = limit.map(|limit| clock::monotonic() + limit);
-        let deadline = [attempt, self.deadline].into_iter().flatten().min();
-        self.connection.request_must_end_by(deadline);
+    /// Whether the request's own time is over.
+    pub fn is_over(&self) -> bool {
+        self.remaining().is_some_and(|left| left.is_zero())
+    }
+
+    /// Sets the alarm: while an answer to a whole request is awaited the attempt has its own limit, within the request's; a
+    /// tunnel has none.
+    pub fn limit_attempt(&self, answer: Answer) {
+        let limit = self.pool.as_ref().and_then(|pool| pool.config.retries.per_try_timeout);
+        let attempt = limit.filter(|_| answer == Answer::Awaited && self.connection.request_is_whole());
+        let attempt = attempt.map(|limit| clock::monotonic() + limit);
+        let deadline = self.deadline.filter(|_| answer != Answer::Tunnel);
+        self.connection.request_must_end_by([attempt, deadline].into_iter().flatten().min());
+        if answer == Answer::Tunnel {
+            self.connection.set_request_whole(false);
+        }
+    }
+
+    /// Whether no member has been tried.
+    pub fn has_no_attempts(&self) -> bool {
+        self.attempts.is_empty()
     }
 
     /// An attempt at the picked member begins: what failed before is history.
@@ -162,17 +198,15 @@ impl Ctx {
     /// Whom the next pick leaves out: those that failed this request. Where they are all there is, one that answered badly
     /// may be asked again (whether to was decided before); one that cannot be dialled may not: nothing changes so fast.
     pub fn avoided(&self) -> &[MemberId] {
-        let refused = self.fault.is_some_and(|fault| fault.stage == Stage::Connect);
-        let others = self.pool.as_ref().is_some_and(|pool| pool.live.roster().has_others(&self.tried));
-        if refused || others { &self.tried } else { &[] }
+        let others = |pool: &Arc<Served>| pool.live.roster().has_others(&self.tried);
+        if self.tried.is_empty() || self.pool.as_ref().is_some_and(others) { &self.tried } else { &self.refused }
     }
 
     /// Nobody could be picked: the line says how the pool stood, unless it has attempts to tell of.
-    pub fn nobody_picked(&mut self) {
+    pub fn nobody_picked(&mut self, waited: Duration) {
         let Some(pool) = self.pool.as_ref().filter(|_| self.attempts.is_empty()) else { return };
         let roster = pool.live.roster();
         let picture = roster.picture();
-        let waited = self.lb.map_or(Duration::ZERO, |lb| lb.waited);
         self.lb = Some(Pick {
             mode: picture.mode,
             reason: None,
@@ -218,6 +252,12 @@ impl Ctx {
     pub fn answering(&mut self, status: u16) {
         self.status = Some(status);
         self.ttfb = Some(self.age());
+    }
+
+    /// The client has been answered by us with `status`.
+    pub fn answered(&mut self, status: u16) {
+        self.answering(status);
+        self.answered_after = Some(self.age());
     }
 
     /// Whether the client has got part of an answer.
@@ -288,7 +328,7 @@ impl Ctx {
             client: Some(self.client),
             scheme: Some("http"),
             status: self.status,
-            duration: self.age(),
+            duration: self.answered_after.unwrap_or_else(|| self.age()),
             ttfb: self.ttfb,
             route: self.route.as_deref(),
             pool: self.pool.as_ref().map(|pool| pool.config.name.as_str()),

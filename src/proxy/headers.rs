@@ -16,11 +16,13 @@ use crate::config::UpstreamHost;
 const PSEUDONYM: &str = "pulsegate";
 
 /// Fields that belong to one hop, beside those that `Connection` names (RFC 9110 section 7.6.1). `Transfer-Encoding`
-/// and `Upgrade` are Pingora's to keep: they frame the answer.
-const HOP_BY_HOP: [HeaderName; 4] = [
+/// is Pingora's to keep: it frames the answer. Trailers are discarded on the way, so none is announced.
+const HOP_BY_HOP: [HeaderName; 6] = [
     HeaderName::from_static("keep-alive"),
     HeaderName::from_static("proxy-connection"),
     header::TE,
+    header::TRAILER,
+    header::UPGRADE,
     header::PROXY_AUTHENTICATE,
 ];
 
@@ -60,7 +62,7 @@ pub fn upward(
     up.insert_header("X-Request-Id", hop.request_id)?;
     // Pingora lets a WebSocket upgrade through on its own field alone; it is one only if `Connection` names it too
     // (RFC 9110 section 7.8).
-    if !names(&client.headers, &header::CONNECTION, "upgrade") {
+    if !asks_for_upgrade(client) {
         up.remove_header(&header::CONNECTION);
         up.remove_header(&header::UPGRADE);
     }
@@ -68,11 +70,20 @@ pub fn upward(
     if is_grpc(&client.headers) && names(&client.headers, &header::TE, "trailers") {
         up.insert_header(header::TE, "trailers")?;
     }
+    // No field of this name is a request's own, and CGI makes an environment variable of it that clients obey.
+    up.remove_header("proxy");
     match host {
+        // An HTTP/1.0 client need not name a host; we, in HTTP/1.1, must.
+        UpstreamHost::PassThrough if hop.host.is_empty() => up.insert_header(header::HOST, member),
         UpstreamHost::PassThrough => Ok(()),
         UpstreamHost::Member => up.insert_header(header::HOST, member),
         UpstreamHost::Fixed(fixed) => up.insert_header(header::HOST, fixed.as_str()),
     }
+}
+
+/// Whether a client asks for another protocol (RFC 9110 section 7.8).
+pub fn asks_for_upgrade(request: &RequestHeader) -> bool {
+    request.headers.contains_key(header::UPGRADE) && names(&request.headers, &header::CONNECTION, "upgrade")
 }
 
 /// Takes out of an answer what belongs to the hop between us and the member.
@@ -93,8 +104,21 @@ pub fn downward(answer: &mut ResponseHeader) {
 
 /// A field that frames the message or routes it is not for a peer to remove by naming it.
 fn may_be_nominated(name: &HeaderName) -> bool {
-    ![header::CONNECTION, header::TRANSFER_ENCODING, header::CONTENT_LENGTH, header::UPGRADE, header::DATE]
-        .contains(name)
+    ![header::CONNECTION, header::TRANSFER_ENCODING, header::CONTENT_LENGTH, header::DATE].contains(name)
+}
+
+/// What strangers say of the connection under other names: further fields of the family, and spellings that CGI and its
+/// heirs cannot tell from ours, since they fold `-` and `_` together.
+fn forget_claims(up: &mut RequestHeader) {
+    const OURS: [&str; 4] = ["x-forwarded-for", "x-forwarded-proto", "x-forwarded-host", "x-real-ip"];
+    let claims = |name: &&HeaderName| {
+        let plain = name.as_str().replace('_', "-");
+        let family = plain.starts_with("x-forwarded-") || matches!(plain.as_str(), "x-real-ip" | "forwarded");
+        family && (plain != name.as_str() || plain.starts_with("x-forwarded-") && !OURS.contains(&plain.as_str()))
+    };
+    let suspect = |name: &HeaderName| name.as_str().starts_with(['x', 'f']) && name.as_str().len() > 6;
+    let claimed: Vec<HeaderName> = up.headers.keys().filter(|name| suspect(name)).filter(claims).cloned().collect();
+    claimed.iter().for_each(|name| drop(up.remove_header(name)));
 }
 
 fn forwarded(up: &mut RequestHeader, hop: Hop<'_>) -> pingora::Result<()> {
@@ -108,10 +132,14 @@ fn forwarded(up: &mut RequestHeader, hop: Hop<'_>) -> pingora::Result<()> {
         let chain = joined(&up.headers, &header::FORWARDED, &element);
         return up.insert_header(header::FORWARDED, chain);
     }
+    forget_claims(up);
     up.insert_header("X-Forwarded-For", peer)?;
     up.insert_header("X-Forwarded-Proto", hop.scheme)?;
-    up.insert_header("X-Forwarded-Host", hop.host)?;
     up.insert_header(header::FORWARDED, element)?;
+    match hop.host {
+        "" => drop(up.remove_header("x-forwarded-host")),
+        host => up.insert_header("X-Forwarded-Host", host)?,
+    }
     if up.headers.contains_key("x-real-ip") {
         // Not a field of ours, but a widely believed one: never a stranger's word.
         up.insert_header("X-Real-IP", hop.client.to_string())?;

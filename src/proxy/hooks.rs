@@ -6,25 +6,25 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use bytes::Bytes;
+use http::{StatusCode, Version, header};
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::modules::http::HttpModules;
 use pingora::protocols::Digest;
 use pingora::protocols::http::ServerSession;
 use pingora::proxy::{FailToProxy, ProxyHttp, ProxyWarnLogContext, Session};
 use pingora::upstreams::peer::HttpPeer;
-use pingora::{Error, ErrorType, Result, RetryType};
+use pingora::{Error, ErrorType, Result};
 
-use super::blame::{self, Blame, Fault, Stage};
-use super::ctx::Ctx;
+use super::ctx::{Answer, Ctx};
 use super::headers::{self, Hop};
 use super::peer::{self, Connection};
 use super::pick::{self, Picked};
 use super::refusal::{self, Refusal};
-use super::retry::{self, Next, Replay};
-use super::{Proxy, admit};
+use super::{Proxy, admit, failure};
 use crate::clock;
-use crate::listener::{CONNECTION, Cut};
-use crate::telemetry::AttemptResult;
+use crate::listener::CONNECTION;
+use crate::snapshot::Served;
 
 /// Pingora's view of the proxy.
 #[derive(Debug)]
@@ -64,28 +64,46 @@ impl ProxyHttp for Hooks {
         if let ServerSession::H1(h1) = session.as_downstream() {
             ctx.keep_raw(h1.get_headers_raw_bytes());
         }
-        match admit::admit(ctx, session.req_header(), limits) {
-            Ok(()) => Ok(false),
-            Err(refusal) => Err(refuse(ctx, refusal)),
+        ctx.connection.set_request_whole(session.is_body_done());
+        // To an HTTP/1.0 client no interim answer may be sent (RFC 9110 section 15.2).
+        let old_client = session.req_header().version == Version::HTTP_10;
+        session.set_ignore_info_resp(old_client);
+        if let Err(refusal) = admit::admit(ctx, session.req_header(), limits) {
+            return Err(refuse(ctx, refusal));
         }
+        // The first pick is made here: Pingora keeps the client's connection over a refusal only this early.
+        if let Some(pool) = ctx.pool.clone() {
+            ctx.picked = Some(pick(ctx, &pool).await?);
+        }
+        Ok(false)
     }
 
     async fn upstream_peer(&self, _session: &mut Session, ctx: &mut Ctx) -> Result<Box<HttpPeer>> {
         let Some(pool) = ctx.pool.clone() else { return Err(refuse(ctx, Refusal::Internal)) };
-        let (picked, connection) = match ctx.again.take() {
-            Some(lease) => (Picked { lease, waited: Duration::ZERO }, Connection::Fresh),
-            None => match pick::pick(&pool.live, ctx.avoided()).await {
-                Ok(picked) => (picked, Connection::Any),
-                Err(refusal) => {
-                    ctx.nobody_picked();
-                    return Err(refuse(ctx, refusal));
-                }
-            },
+        let (picked, connection) = match (ctx.again.take(), ctx.picked.take()) {
+            (Some(lease), _) => (Picked { lease, waited: Duration::ZERO }, Connection::Fresh),
+            (None, Some(picked)) => (picked, Connection::Any),
+            (None, None) => (pick(ctx, &pool).await?, Connection::Any),
         };
         let Some(address) = picked.lease.member().address() else { return Err(refuse(ctx, Refusal::NoMember)) };
         ctx.attempt_begins(picked);
-        ctx.limit_attempt(pool.config.retries.per_try_timeout);
+        ctx.limit_attempt(Answer::Awaited);
         Ok(peer::peer(&pool, address, ctx.remaining(), connection))
+    }
+
+    async fn request_body_filter(
+        &self,
+        _session: &mut Session,
+        _body: &mut Option<Bytes>,
+        end: bool,
+        ctx: &mut Ctx,
+    ) -> Result<()> {
+        if end && !ctx.connection.request_is_whole() {
+            ctx.connection.set_request_whole(true);
+            // Until now it was for the client to hurry.
+            ctx.limit_attempt(if ctx.answer_has_begun() { Answer::Begun } else { Answer::Awaited });
+        }
+        Ok(())
     }
 
     async fn connected_to_upstream(
@@ -122,21 +140,30 @@ impl ProxyHttp for Hooks {
 
     async fn upstream_response_filter(
         &self,
-        _session: &mut Session,
+        session: &mut Session,
         answer: &mut ResponseHeader,
         ctx: &mut Ctx,
     ) -> Result<()> {
-        if !answer.status.is_informational() || answer.status == http::StatusCode::SWITCHING_PROTOCOLS {
+        let switches = answer.status == StatusCode::SWITCHING_PROTOCOLS;
+        if switches && !(answer.version == Version::HTTP_11 && headers::asks_for_upgrade(session.req_header())) {
+            // A server must not switch to what nobody asked for (RFC 9110 section 7.8).
+            return Err(Error::explain(ErrorType::InvalidHTTPHeader, "unsolicited 101").into_up());
+        }
+        if switches || !answer.status.is_informational() {
             ctx.attempt_answered(answer.status.as_u16());
-            ctx.limit_attempt(None);
+            ctx.limit_attempt(if switches { Answer::Tunnel } else { Answer::Begun });
         }
         headers::downward(answer);
         Ok(())
     }
 
     async fn response_filter(&self, session: &mut Session, answer: &mut ResponseHeader, ctx: &mut Ctx) -> Result<()> {
-        if !answer.status.is_informational() || answer.status == http::StatusCode::SWITCHING_PROTOCOLS {
+        if answer.status == StatusCode::SWITCHING_PROTOCOLS || !answer.status.is_informational() {
             ctx.answering(answer.status.as_u16());
+        }
+        if session.req_header().version == Version::HTTP_10 {
+            // Such a client knows no chunks: the end of the connection is the end of the answer (RFC 9112 section 6.1).
+            answer.remove_header(&header::TRANSFER_ENCODING);
         }
         if self.is_ending() {
             session.set_keepalive(None);
@@ -144,17 +171,8 @@ impl ProxyHttp for Hooks {
         Ok(())
     }
 
-    fn fail_to_connect(&self, session: &mut Session, _peer: &HttpPeer, ctx: &mut Ctx, e: Box<Error>) -> Box<Error> {
-        ctx.spent.dials += 1;
-        let fault = judge(ctx, &e, Stage::Connect);
-        let whole_body = !session.as_ref().retry_buffer_truncated();
-        after_failure(
-            ctx,
-            session,
-            e,
-            fault,
-            Replay { idempotent: false, whole_body, answer_begun: false, idle_race: false },
-        )
+    fn fail_to_connect(&self, _session: &mut Session, _peer: &HttpPeer, ctx: &mut Ctx, e: Box<Error>) -> Box<Error> {
+        failure::connecting(ctx, e)
     }
 
     fn error_while_proxy(
@@ -165,20 +183,7 @@ impl ProxyHttp for Hooks {
         ctx: &mut Ctx,
         reused: bool,
     ) -> Box<Error> {
-        let idle_race = reused && matches!(e.retry, RetryType::ReusedOnly);
-        if idle_race {
-            ctx.spent.races += 1;
-        } else {
-            ctx.spent.attempts += 1;
-        }
-        let fault = judge(ctx, &e, Stage::Exchange);
-        let replay = Replay {
-            idempotent: session.req_header().method.is_idempotent(),
-            whole_body: !session.as_ref().retry_buffer_truncated(),
-            answer_begun: ctx.answer_has_begun(),
-            idle_race,
-        };
-        after_failure(ctx, session, e, fault, replay)
+        failure::exchanging(ctx, session, e, reused)
     }
 
     async fn fail_to_proxy(&self, session: &mut Session, e: &Error, ctx: &mut Ctx) -> FailToProxy {
@@ -186,27 +191,21 @@ impl ProxyHttp for Hooks {
         if ctx.answer_has_begun() {
             return silent;
         }
-        if ctx.refusal.is_none() && ctx.fault.is_none() {
-            // A filter or Pingora itself gave up outside an attempt.
-            let fault = judge(ctx, e, Stage::Exchange);
-            ctx.fault = Some(fault);
-            ctx.refusal = fault.refusal;
-        }
+        failure::elsewhere(ctx, e);
         let Some(refusal) = ctx.refusal else { return silent };
-        // Pingora keeps a connection only if the request was refused before a pool was asked. An answer over an unread
-        // body ends it too; so does the end of the process.
-        let early = ctx.pool.is_none() && refusal != Refusal::BadRequest;
-        let reuse = early && session.is_body_done() && !self.is_ending();
-        if !reuse {
+        let keep = ctx.has_no_attempts() && ctx.connection.request_is_whole() && refusal != Refusal::BadRequest;
+        if !keep || self.is_ending() {
             session.set_keepalive(None);
         }
-        match refusal::send(session, refusal, &ctx.request_id).await {
-            Ok(()) => {
-                ctx.answering(refusal.status().as_u16());
-                FailToProxy { error_code: refusal.status().as_u16(), can_reuse_downstream: reuse }
-            }
-            Err(_) => silent,
+        if refusal::send(session, refusal, &ctx.request_id).await.is_err() {
+            return silent;
         }
+        ctx.answered(refusal.status().as_u16());
+        if !keep {
+            // Pingora would drop the connection as it is; over an unread body that may take the answer back.
+            session.as_downstream_mut().shutdown().await;
+        }
+        FailToProxy { error_code: refusal.status().as_u16(), can_reuse_downstream: keep }
     }
 
     async fn logging(&self, session: &mut Session, _e: Option<&Error>, ctx: &mut Ctx) {
@@ -222,46 +221,18 @@ impl ProxyHttp for Hooks {
     }
 }
 
+/// Picks a member for the next attempt, within the request's own time.
+async fn pick(ctx: &mut Ctx, pool: &Served) -> Result<Picked> {
+    let picked = pick::pick(&pool.live, ctx.avoided(), ctx.remaining()).await;
+    picked.map_err(|pick::Nobody { refusal, waited }| {
+        ctx.nobody_picked(waited);
+        refuse(ctx, refusal)
+    })
+}
+
 /// Marks the request as refused and makes the error that takes it to `fail_to_proxy`.
 fn refuse(ctx: &mut Ctx, refusal: Refusal) -> Box<Error> {
     // A retry that finds nobody leaves the request with what failed it first.
     ctx.refusal.get_or_insert(refusal);
     Error::new_in(ErrorType::HTTPStatus(refusal.status().as_u16()))
-}
-
-fn judge(ctx: &Ctx, error: &Error, stage: Stage) -> Fault {
-    if ctx.remaining().is_some_and(|left| left.is_zero()) {
-        return blame::judge(error, stage, Cut::Deadline);
-    }
-    match ctx.connection.cut() {
-        // The alarm rang for this attempt alone.
-        Cut::Deadline => Fault {
-            blame: Blame::Member,
-            stage,
-            result: AttemptResult::Timeout,
-            refusal: Some(Refusal::UpstreamTimeout),
-        },
-        cut => blame::judge(error, stage, cut),
-    }
-}
-
-/// The attempt failed: what follows.
-fn after_failure(ctx: &mut Ctx, session: &Session, mut e: Box<Error>, fault: Fault, replay: Replay) -> Box<Error> {
-    let lease = ctx.attempt_ended(fault.result, session.upstream_body_bytes_received() as u64);
-    let next = match &ctx.pool {
-        Some(pool) => {
-            let budget = || pool.live.budget().spend();
-            retry::decide(fault, replay, ctx.spent, pool.config.retries, budget)
-        }
-        None => Next::Stop,
-    };
-    ctx.fault = Some(fault);
-    ctx.refusal = fault.refusal.filter(|_| !ctx.answer_has_begun());
-    match next {
-        Next::Stop => {}
-        Next::Another => ctx.tried.extend(lease.map(|lease| lease.member().id())),
-        Next::SameAfresh => ctx.again = lease,
-    }
-    e.set_retry(next != Next::Stop);
-    e
 }

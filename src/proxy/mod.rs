@@ -1,14 +1,16 @@
 //! A request's way through the proxy, as plain functions over Pingora's header types and our own context.
 //!
 //! [`hooks`] is the only `ProxyHttp`; it calls the steps and holds no decision. The steps: [`admit`] (limits, client,
-//! route), [`pick`] (a member, or a wait for one), [`headers`] (what goes up and what comes down), [`blame`] (whose fault
-//! it was), [`retry`] (whether to try again), [`refusal`] (answers of our own), [`ctx`] (what the log will say).
+//! route), [`pick`] (a member, or a wait for one), [`headers`] (what goes up and what comes down), [`failure`] (what
+//! follows a failed attempt: [`blame`] says whose fault it was, [`retry`] whether to try again), [`refusal`] (answers of
+//! our own), [`ctx`] (what the log will say).
 //!
 //! Not here: who is healthy (`pool`), sockets (`listener`), how an answer is framed (Pingora).
 
 mod admit;
 mod blame;
 mod ctx;
+mod failure;
 mod headers;
 mod hooks;
 mod peer;
@@ -29,7 +31,7 @@ use crate::listener::Traffic;
 use crate::snapshot::Snapshot;
 use crate::telemetry::AccessLog;
 
-/// Pooled upstream connections, for each thread; Pingora keeps one pool for all members.
+/// Pooled upstream connections, for each thread; Pingora multiplies, and keeps one pool for all members.
 const KEEPALIVE_PER_THREAD: usize = 128;
 
 /// Pingora's own ceiling on attempts; 0 would mean no answer at all. The decision is `retry`'s.
@@ -56,7 +58,7 @@ pub fn engine(proxy: Proxy, threads: usize) -> Engine {
     let conf = ServerConf {
         threads,
         max_retries: ATTEMPTS_CEILING,
-        upstream_keepalive_pool_size: KEEPALIVE_PER_THREAD * threads,
+        upstream_keepalive_pool_size: KEEPALIVE_PER_THREAD,
         ..ServerConf::default()
     };
     pingora::proxy::http_proxy(&Arc::new(conf), Hooks::new(proxy))

@@ -19,12 +19,15 @@ pub enum Connection {
 /// The peer for `address` in `pool`. `remaining` is what is left of the request's own time.
 pub fn peer(pool: &Served, address: SocketAddr, remaining: Option<Duration>, connection: Connection) -> Box<HttpPeer> {
     let upstream = &pool.config.upstream;
-    let within = |limit: Duration| Some(remaining.map_or(limit, |left| limit.min(left)));
+    // Pingora's timers do not take less than a millisecond.
+    let within = |limit: Duration| Some(remaining.map_or(limit, |left| limit.min(left)).max(Duration::from_millis(1)));
+    let dial =
+        pool.config.retries.per_try_timeout.map_or(upstream.connect_timeout, |t| t.min(upstream.connect_timeout));
     let mut peer = HttpPeer::new(address, false, String::new());
     // Pingora's reuse key leaves much out: a pool, or a generation with other settings, must not share connections.
     peer.group_key = pool.group_key;
-    peer.options.connection_timeout = within(upstream.connect_timeout);
-    peer.options.total_connection_timeout = within(upstream.connect_timeout);
+    peer.options.connection_timeout = within(dial);
+    peer.options.total_connection_timeout = within(dial);
     peer.options.read_timeout = within(upstream.read_timeout);
     peer.options.write_timeout = within(upstream.write_timeout);
     peer.options.idle_timeout = Some(upstream.idle_timeout);

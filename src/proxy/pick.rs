@@ -11,7 +11,7 @@ use crate::health::{MemberId, Mode, Standing};
 use crate::pool::{Lease, Pick, Pool};
 use crate::telemetry::PickReason;
 
-/// Looked at again after this, should nothing else wake a waiter.
+/// How long a waiter that nothing wakes waits before it looks again.
 const PATIENCE: Duration = Duration::from_millis(250);
 
 /// A picked member and how long it was waited for.
@@ -23,17 +23,26 @@ pub struct Picked {
     pub waited: Duration,
 }
 
-/// Picks a member of `pool` for a request that has tried `tried`.
+/// Nobody was picked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Nobody {
+    /// Why.
+    pub refusal: Refusal,
+    /// How long somebody was waited for.
+    pub waited: Duration,
+}
+
+/// Picks a member of `pool`, but none of `avoided`, within `limit`.
 ///
 /// At a cold start it waits for a first healthy member until the pool's deadline (health.md §2).
 ///
 /// # Errors
-/// Nobody can serve, all have been tried, or too many wait already.
-pub async fn pick(pool: &Pool, tried: &[MemberId]) -> Result<Picked, Refusal> {
-    match choose(pool, tried) {
+/// Nobody can serve, all have been tried, too many wait already, or the request's own time is over.
+pub async fn pick(pool: &Pool, avoided: &[MemberId], limit: Option<Duration>) -> Result<Picked, Nobody> {
+    match choose(pool, avoided) {
         Choice::Member(lease) => Ok(Picked { lease, waited: Duration::ZERO }),
-        Choice::Refuse(refusal) => Err(refusal),
-        Choice::Wait => wait(pool, tried).await,
+        Choice::Refuse(refusal) => Err(Nobody { refusal, waited: Duration::ZERO }),
+        Choice::Wait => wait(pool, avoided, limit).await,
     }
 }
 
@@ -54,8 +63,8 @@ enum Choice {
     Wait,
 }
 
-fn choose(pool: &Pool, tried: &[MemberId]) -> Choice {
-    match pool.pick(tried) {
+fn choose(pool: &Pool, avoided: &[MemberId]) -> Choice {
+    match pool.pick(avoided) {
         Pick::Member(lease) => Choice::Member(lease),
         Pick::Wait => Choice::Wait,
         Pick::AllUnhealthy => Choice::Refuse(Refusal::AllUnhealthy),
@@ -63,22 +72,27 @@ fn choose(pool: &Pool, tried: &[MemberId]) -> Choice {
     }
 }
 
-async fn wait(pool: &Pool, tried: &[MemberId]) -> Result<Picked, Refusal> {
+async fn wait(pool: &Pool, avoided: &[MemberId], limit: Option<Duration>) -> Result<Picked, Nobody> {
     let since = clock::monotonic();
-    let _seat = pool.waiter().ok_or(Refusal::Overloaded)?;
+    let nobody = |refusal| Nobody { refusal, waited: clock::monotonic().saturating_sub(since) };
+    let _seat = pool.waiter().ok_or_else(|| nobody(Refusal::Overloaded))?;
+    let mut patience = pool.next_deadline().map_or(PATIENCE, |deadline| deadline.saturating_sub(since));
     loop {
         let mut changed = pin!(pool.changed());
         // From here on a change is not missed.
         changed.as_mut().enable();
-        let now = clock::monotonic();
-        match choose(pool, tried) {
-            Choice::Member(lease) => return Ok(Picked { lease, waited: now.saturating_sub(since) }),
-            Choice::Refuse(refusal) => return Err(refusal),
+        match choose(pool, avoided) {
+            Choice::Member(lease) => return Ok(Picked { lease, waited: nobody(Refusal::NoMember).waited }),
+            Choice::Refuse(refusal) => return Err(nobody(refusal)),
             Choice::Wait => {}
         }
-        let left = pool.next_deadline().map_or(PATIENCE, |deadline| deadline.saturating_sub(now));
-        if timeout(left.min(PATIENCE), changed).await.is_err() {
+        let left = limit.map(|limit| limit.saturating_sub(nobody(Refusal::Deadline).waited));
+        if left.is_some_and(|left| left.is_zero()) {
+            return Err(nobody(Refusal::Deadline));
+        }
+        if timeout(left.map_or(patience, |left| left.min(patience)), changed).await.is_err() {
             pool.advance(clock::monotonic());
+            patience = PATIENCE;
         }
     }
 }

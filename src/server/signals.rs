@@ -14,6 +14,9 @@ use tokio::time::{Instant, sleep, sleep_until};
 use crate::control::{Control, Floor};
 use crate::proxy::Engine;
 
+/// Between closing the listeners and closing connections that ask for nothing.
+const LAST_CALL: Duration = Duration::from_millis(100);
+
 /// How often an ending process looks whether it is empty.
 const LOOK: Duration = Duration::from_millis(10);
 
@@ -79,6 +82,8 @@ async fn reload(control: Arc<Control>, floor: Arc<Floor>) {
 async fn wind_up(lame_duck: Duration, control: &Control, floor: &Floor, app: &Arc<Engine>) {
     sleep(lame_duck).await;
     floor.close_all();
+    // Who connected just before is given the time to say what for.
+    sleep(LAST_CALL).await;
     // Connections between requests end here; those with one end with its answer.
     app.http_cleanup().await;
     let limit = Instant::now() + control.snapshot().config.drain_timeout;

@@ -82,7 +82,8 @@ pub const PATHS: &[(&str, Layer, &str)] = &[
     ("tokio_rustls", Edges, "only the edges speak TLS"),
     ("rustls_native_certs", Edges, "only the edges speak TLS"),
     ("socket2", Edges, "only the edges have sockets"),
-    ("rustix", Assembly, "limits of the process are the program's business"),
+    ("rustix", Edges, "only the edges talk to the system"),
+    ("rustix::process", Assembly, "limits of the process are the program's business"),
     ("clap", Assembly, "only the command line knows its arguments"),
     ("mimalloc", Assembly, "the allocator is the program's choice"),
     // The standard library, where it can do what a layer must not.

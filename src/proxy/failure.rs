@@ -1,0 +1,99 @@
+//! An attempt has failed: whose fault it was, what the log will say, and what follows.
+//!
+//! Here the facts of one request meet the rules of [`blame`] and [`retry`].
+
+use pingora::proxy::Session;
+use pingora::{Error, RetryType};
+
+use super::blame::{self, Blame, Fault, Stage};
+use super::ctx::Ctx;
+use super::refusal::Refusal;
+use super::retry::{self, Next, Replay};
+use crate::listener::Cut;
+use crate::telemetry::AttemptResult;
+
+/// No connection came about: nothing was sent.
+pub fn connecting(ctx: &mut Ctx, error: Box<Error>) -> Box<Error> {
+    ctx.spent.dials += 1;
+    let fault = judge(ctx, &error, Stage::Connect);
+    let replay = Replay { idempotent: false, whole_body: true, answer_begun: false, idle_race: false };
+    settle(ctx, error, fault, replay, 0)
+}
+
+/// The exchange broke off; `reused` is whether it was on a pooled connection.
+pub fn exchanging(ctx: &mut Ctx, session: &Session, error: Box<Error>, reused: bool) -> Box<Error> {
+    let idle_race = reused && matches!(error.retry, RetryType::ReusedOnly);
+    if idle_race {
+        ctx.spent.races += 1;
+    } else {
+        ctx.spent.attempts += 1;
+    }
+    let fault = judge(ctx, &error, Stage::Exchange);
+    let replay = Replay {
+        idempotent: session.req_header().method.is_idempotent(),
+        whole_body: !session.as_ref().retry_buffer_truncated(),
+        answer_begun: ctx.answer_has_begun(),
+        idle_race,
+    };
+    settle(ctx, error, fault, replay, session.upstream_body_bytes_received() as u64)
+}
+
+/// A filter, or Pingora itself, gave up outside an attempt.
+pub fn elsewhere(ctx: &mut Ctx, error: &Error) {
+    if ctx.refusal.is_none() && ctx.fault.is_none() {
+        let fault = judge(ctx, error, Stage::Exchange);
+        ctx.fault = Some(fault);
+        ctx.refusal = fault.refusal;
+    }
+}
+
+fn judge(ctx: &Ctx, error: &Error, stage: Stage) -> Fault {
+    if ctx.is_over() {
+        return blame::judge(error, stage, Cut::Deadline);
+    }
+    let fault = match ctx.connection.cut() {
+        // The alarm rang for this attempt alone.
+        Cut::Deadline => Fault {
+            blame: Blame::Member,
+            stage,
+            result: AttemptResult::Timeout,
+            refusal: Some(Refusal::UpstreamTimeout),
+        },
+        cut => blame::judge(error, stage, cut),
+    };
+    if fault.blame == Blame::Member && fault.result == AttemptResult::Timeout && !ctx.connection.request_is_whole() {
+        // The member has nothing to answer yet: it is the client who keeps us waiting.
+        return Fault {
+            blame: Blame::Client,
+            result: AttemptResult::Abandoned,
+            refusal: Some(Refusal::BodyTimeout),
+            ..fault
+        };
+    }
+    fault
+}
+
+fn settle(ctx: &mut Ctx, mut error: Box<Error>, fault: Fault, replay: Replay, bytes: u64) -> Box<Error> {
+    let lease = ctx.attempt_ended(fault.result, bytes);
+    let next = match &ctx.pool {
+        Some(pool) => {
+            let budget = || pool.live.budget().spend();
+            retry::decide(fault, replay, ctx.spent, pool.config.retries, budget)
+        }
+        None => Next::Stop,
+    };
+    ctx.fault = Some(fault);
+    ctx.refusal = fault.refusal.filter(|_| !ctx.answer_has_begun());
+    match (next, lease) {
+        (Next::Another, Some(lease)) => {
+            ctx.tried.push(lease.member().id());
+            if fault.stage == Stage::Connect {
+                ctx.refused.push(lease.member().id());
+            }
+        }
+        (Next::SameAfresh, lease) => ctx.again = lease,
+        (Next::Stop, _) | (Next::Another, None) => {}
+    }
+    error.set_retry(next != Next::Stop);
+    error
+}
