@@ -55,7 +55,10 @@ async fn take(control: &Control, floor: &Floor) -> Result<Arc<Snapshot>, Refused
     if control.is_draining() {
         return Err(Refused::Ending);
     }
-    let loaded = config::load(control.path(), &config::environment).map_err(Refused::Config)?;
+    let path = control.path().to_owned();
+    // Reading may take long, and thousands of members take their time: not on the runtime that answers operators.
+    let reading = tokio::task::spawn_blocking(move || config::load(&path, &config::environment));
+    let loaded = reading.await.map_err(|e| SetupError::System(e.into()))?.map_err(Refused::Config)?;
     let places = loaded.places().clone();
     let config = Arc::new(loaded.config);
     let addresses = discovery::resolve(&config).await;

@@ -29,6 +29,7 @@ mod words;
 mod yaml;
 
 use std::collections::BTreeMap;
+use std::io::Read;
 use std::path::Path;
 
 pub use domain::*;
@@ -100,13 +101,27 @@ pub fn load(path: &Path, env: &dyn Fn(&str) -> Option<String>) -> Result<Loaded,
             format!("the file has {} bytes; at most {MAX_FILE_BYTES} are read", meta.len()),
         ));
     }
-    let bytes = std::fs::read(path).map_err(unreadable)?;
+    if !meta.is_file() && path != Path::new("/dev/stdin") {
+        // A pipe may keep us waiting for ever, and a device may never end.
+        return Err(refuse(Mark::START, "not a regular file".to_owned()));
+    }
+    let bytes = read_bounded(path).map_err(unreadable)?;
     match String::from_utf8(bytes) {
         Ok(text) => parse(&name, &text, env),
         Err(error) => {
             let (mark, message) = not_utf8(error.as_bytes(), error.utf8_error().valid_up_to());
             Err(refuse(mark, message))
         }
+    }
+}
+
+/// Reads the file, but no more of it than is allowed and one byte: it may grow meanwhile.
+fn read_bounded(path: &Path) -> std::io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    std::fs::File::open(path)?.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes)?;
+    match bytes.len() as u64 {
+        ..=MAX_FILE_BYTES => Ok(bytes),
+        _ => Err(std::io::Error::other(format!("it has more than {MAX_FILE_BYTES} bytes"))),
     }
 }
 

@@ -167,7 +167,9 @@ impl PoolHealth {
         let words = match latency::over_absolute(&self.rules.gates, total) {
             Some(gate) => latency::over(total, gate, "max_latency"),
             None if over_relative && member.turn.over => {
-                latency::over(total, latency::relative_gate(&self.rules.gates, peers()), "max_latency_ratio")
+                let gate = latency::relative_gate(&self.rules.gates, peers());
+                let key = if gate > self.rules.gates.latency_floor { "max_latency_ratio" } else { "latency_floor" };
+                latency::over(total, gate, key)
             }
             None => return (sample, over_relative),
         };

@@ -67,7 +67,7 @@ fn admit<A: HttpServerApp + Send + Sync + 'static>(
     client: SocketAddr,
 ) {
     let visit = Visit::new(lobby.clone(), listening.clone());
-    if listening.connections() > listening.limits().max_connections {
+    if listening.connections() > listening.limits().max_connections || lobby.traffic.connections() > lobby.room {
         let refused = listening.refused.fetch_add(1, Relaxed);
         if refused.is_power_of_two() || refused == 0 {
             tracing::warn!(listener = %listening.wanted().name, refused = refused + 1, "too many connections");

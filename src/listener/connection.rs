@@ -17,9 +17,31 @@ tokio::task_local! {
     pub static CONNECTION: Arc<Connection>;
 }
 
-const REQUEST_TIMEOUT: &str = "HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
-const HEADER_TOO_LARGE: &str =
-    "HTTP/1.1 431 Request Header Fields Too Large\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+/// A status and the whole answer.
+type Answer = (u16, &'static str);
+
+const BAD_REQUEST: Answer = (
+    400,
+    "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: 16\r\n\
+     Proxy-Status: pulsegate; error=http_request_error\r\nConnection: close\r\n\r\n400 Bad Request\n",
+);
+const METHOD_NOT_ALLOWED: Answer = (
+    405,
+    "HTTP/1.1 405 Method Not Allowed\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: 23\r\nAllow: GET, \
+     HEAD, POST, PUT, PATCH, DELETE, OPTIONS\r\nProxy-Status: pulsegate; error=http_request_denied\r\n\
+     Connection: close\r\n\r\n405 Method Not Allowed\n",
+);
+const REQUEST_TIMEOUT: Answer = (
+    408,
+    "HTTP/1.1 408 Request Timeout\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: 20\r\n\
+     Proxy-Status: pulsegate; error=http_request_error\r\nConnection: close\r\n\r\n408 Request Timeout\n",
+);
+const HEADER_TOO_LARGE: Answer = (
+    431,
+    "HTTP/1.1 431 Request Header Fields Too Large\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: 36\r\n\
+     Proxy-Status: pulsegate; error=http_request_error\r\nConnection: close\r\n\r\n\
+     431 Request Header Fields Too Large\n",
+);
 
 /// No deadline.
 const NEVER: u64 = u64::MAX;
@@ -150,8 +172,13 @@ impl Connection {
         self.phase() == Phase::Header && self.header_bytes.load(Relaxed) > self.listening.limits().max_header_bytes
     }
 
-    /// `bytes` came in at `now`.
-    pub fn received(&self, bytes: usize, now: Duration) {
+    /// `bytes` came in at `now`. Empty lines before a request are none of it (RFC 9112 section 2.2).
+    pub fn received(&self, bytes: &[u8], now: Duration) {
+        let begun = self.phase() == Phase::Header;
+        if !begun && bytes.iter().all(|b| matches!(b, b'\r' | b'\n')) {
+            return;
+        }
+        let bytes = bytes.len();
         match self.phase() {
             Phase::Fresh => self.header_begins(bytes, now),
             Phase::Idle => {
@@ -171,19 +198,27 @@ impl Connection {
             return None;
         }
         match self.cut() {
-            Cut::HeaderTimeout => Some(REQUEST_TIMEOUT),
-            Cut::HeaderTooLarge => Some(HEADER_TOO_LARGE),
+            Cut::HeaderTimeout => Some(self.answer(REQUEST_TIMEOUT)),
+            Cut::HeaderTooLarge => Some(self.answer(HEADER_TOO_LARGE)),
             Cut::None | Cut::Deadline | Cut::WriteTimeout => None,
         }
     }
 
-    /// Bytes go out: the first of an answer to something that never became a request tell its status.
-    pub fn sending(&self, bytes: &[u8]) {
-        if self.phase() != Phase::Request && self.own_status() == 0 {
-            let status = bytes.strip_prefix(b"HTTP/1.1 ").or(bytes.strip_prefix(b"HTTP/1.0 "));
-            let digits = status.and_then(|rest| std::str::from_utf8(rest.get(..3)?).ok());
-            self.own_status.store(digits.and_then(|d| d.parse().ok()).unwrap_or(0), Relaxed);
+    /// Pingora answers something that never became a request: tells what to send in its stead, so that all answers of
+    /// this proxy look alike; nothing for the rest of such an answer.
+    pub fn instead_of(&self, bytes: &[u8]) -> Option<&'static str> {
+        if self.phase() == Phase::Request {
+            return None;
         }
+        if self.own_status() != 0 {
+            return Some("");
+        }
+        Some(self.answer(if bytes.get(9..12) == Some(b"405") { METHOD_NOT_ALLOWED } else { BAD_REQUEST }))
+    }
+
+    fn answer(&self, (status, answer): (u16, &'static str)) -> &'static str {
+        self.own_status.store(status, Relaxed);
+        answer
     }
 
     /// A request's header is complete; it must be answered by `deadline`, if there is one.
@@ -218,6 +253,7 @@ impl Connection {
         self.phase.store(Phase::Idle as u8, Relaxed);
         self.began.store(micros(now), Relaxed);
         self.header_bytes.store(0, Relaxed);
+        self.own_status.store(0, Relaxed);
         self.deadline.store(micros(now + self.listening.limits().keepalive_timeout), Relaxed);
     }
 
@@ -245,4 +281,18 @@ impl Connection {
 
 fn micros(moment: Duration) -> u64 {
     moment.as_micros() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn canned_answers_are_as_long_as_they_say() {
+        for (status, answer) in [BAD_REQUEST, METHOD_NOT_ALLOWED, REQUEST_TIMEOUT, HEADER_TOO_LARGE] {
+            let (head, body) = answer.split_once("\r\n\r\n").expect("a head and a body");
+            assert!(head.starts_with(&format!("HTTP/1.1 {status} ")), "{head}");
+            assert!(head.contains(&format!("Content-Length: {}\r\n", body.len())), "{head}");
+        }
+    }
 }

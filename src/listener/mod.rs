@@ -100,6 +100,8 @@ pub struct Lobby<A> {
     pub log: AccessLog,
     /// Connections and requests now.
     pub traffic: Arc<Traffic>,
+    /// Connections over all listeners, so that descriptors are left for members, probes, logs and operators.
+    pub room: usize,
 }
 
 /// What is going on now, over all listeners.

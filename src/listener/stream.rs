@@ -160,8 +160,8 @@ impl AsyncRead for Conduit {
         let before = buf.filled().len();
         match Pin::new(&mut this.io).poll_read(cx, buf) {
             Poll::Ready(Ok(())) => {
-                let received = buf.filled().len() - before;
-                if received > 0 && this.connection.phase() != Phase::Request {
+                let received = &buf.filled()[before..];
+                if !received.is_empty() && this.connection.phase() != Phase::Request {
                     this.connection.received(received, clock::monotonic());
                 }
                 Poll::Ready(Ok(()))
@@ -178,7 +178,11 @@ impl AsyncRead for Conduit {
 impl AsyncWrite for Conduit {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let this = &mut *self;
-        this.connection.sending(buf);
+        if let Some(own) = this.connection.instead_of(buf) {
+            this.out.extend_from_slice(own.as_bytes());
+            this.linger_until.get_or_insert_with(|| clock::monotonic() + LINGER);
+            return Poll::Ready(Ok(buf.len()));
+        }
         if this.out.len() + buf.len() <= WRITE_BUFFER {
             this.out.extend_from_slice(buf);
             return Poll::Ready(Ok(buf.len()));
@@ -202,7 +206,6 @@ impl AsyncWrite for Conduit {
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = &mut *self;
         if let Some(answer) = this.connection.take_answer() {
-            this.connection.sending(answer.as_bytes());
             this.out.extend_from_slice(answer.as_bytes());
             this.linger_until = Some(clock::monotonic() + LINGER);
         }

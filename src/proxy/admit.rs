@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use http::header::HOST;
-use http::{HeaderMap, Version};
+use http::{HeaderMap, Method, Version};
 use ipnet::IpNet;
 use pingora::http::RequestHeader;
 
@@ -45,7 +45,8 @@ fn within_limits(request: &RequestHeader, header_bytes: usize, limits: Limits) -
     }
     // RFC 9112 section 3.2: one Host, and a real one; two are refused by Pingora.
     let named = request.uri.authority().is_some() || request.headers.contains_key(HOST);
-    if request.version == Version::HTTP_11 && !named || !is_host(host(request)) {
+    let named = request.version != Version::HTTP_11 || named;
+    if !named || !is_host(host(request)) || !is_target(request) {
         return Err(Refusal::BadRequest);
     }
     if header_bytes > limits.max_header_bytes || request.headers.len() > limits.max_header_fields {
@@ -61,6 +62,16 @@ pub fn host(request: &RequestHeader) -> &str {
     }
     // What is not ASCII is no host: the space says so to whoever asks.
     request.headers.get(HOST).map_or("", |host| host.to_str().unwrap_or(" "))
+}
+
+/// Whether the target has a form that a request through a proxy can have (RFC 9112 section 3.2): a path, a whole URI, or
+/// the asterisk of OPTIONS.
+fn is_target(request: &RequestHeader) -> bool {
+    match request.raw_path() {
+        [b'/', ..] => true,
+        b"*" => request.method == Method::OPTIONS,
+        _ => request.uri.scheme_str().is_some_and(|scheme| matches!(scheme, "http" | "https")),
+    }
 }
 
 /// Whether `host` can be a host, with or without a port (RFC 3986 section 3.2.2); an empty one can.

@@ -76,6 +76,7 @@ pub struct Ctx {
     lb: Option<Pick>,
     ttfb: Option<Duration>,
     status: Option<u16>,
+    interim_answers: u32,
     /// How long it had taken when we answered it ourselves; what follows is the client's farewell.
     answered_after: Option<Duration>,
     /// The header as it came, for the line of a request that is cut.
@@ -110,6 +111,7 @@ impl Ctx {
             lb: None,
             ttfb: None,
             status: None,
+            interim_answers: 0,
             answered_after: None,
             raw: Bytes::new(),
             log,
@@ -234,6 +236,12 @@ impl Ctx {
             attempt.status = Some(status);
             attempt.ttfb = Some(since);
         }
+    }
+
+    /// Counts another interim answer, and says how many there were.
+    pub fn one_more_interim_answer(&mut self) -> u32 {
+        self.interim_answers += 1;
+        self.interim_answers
     }
 
     /// The attempt is over; its seat is given back.

@@ -26,6 +26,8 @@ const HOP_BY_HOP: [HeaderName; 6] = [
     header::PROXY_AUTHENTICATE,
 ];
 
+const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+
 /// What we know of the client's side.
 #[derive(Debug, Clone, Copy)]
 pub struct Hop<'a> {
@@ -69,6 +71,11 @@ pub fn upward(
     // Trailers are asked for only by who can use them; Pingora strips the field for every kind of upstream.
     if is_grpc(&client.headers) && names(&client.headers, &header::TE, "trailers") {
         up.insert_header(header::TE, "trailers")?;
+    }
+    if client.uri.authority().is_some() {
+        // Members are origins: the target's authority goes into Host (RFC 9112 section 3.2.1).
+        let path = client.uri.path_and_query().map_or("/", |path| path.as_str());
+        up.set_raw_path(path.as_bytes())?;
     }
     // No field of this name is a request's own, and CGI makes an environment variable of it that clients obey.
     up.remove_header("proxy");
@@ -125,11 +132,13 @@ fn forwarded(up: &mut RequestHeader, hop: Hop<'_>) -> pingora::Result<()> {
     let peer = hop.peer.to_string();
     let element = element(hop);
     if hop.peer_is_trusted {
-        let chain = joined(&up.headers, &HeaderName::from_static("x-forwarded-for"), &peer);
+        let chain = joined(&up.headers, &X_FORWARDED_FOR, &peer);
         up.insert_header("X-Forwarded-For", chain)?;
         keep_or_set(up, "X-Forwarded-Proto", hop.scheme)?;
         keep_or_set(up, "X-Forwarded-Host", hop.host)?;
-        let chain = joined(&up.headers, &header::FORWARDED, &element);
+        let told = up.headers.contains_key(header::FORWARDED);
+        let chain =
+            if told { joined(&up.headers, &header::FORWARDED, &element) } else { translated(&up.headers, &element) };
         return up.insert_header(header::FORWARDED, chain);
     }
     forget_claims(up);
@@ -145,6 +154,30 @@ fn forwarded(up: &mut RequestHeader, hop: Hop<'_>) -> pingora::Result<()> {
         up.insert_header("X-Real-IP", hop.client.to_string())?;
     }
     Ok(())
+}
+
+/// What a trusted proxy says in `X-Forwarded-*` alone, as `Forwarded`, and our own element: the two must not contradict
+/// each other. `X-Forwarded-For` ends with our peer, whom our own element names.
+fn translated(headers: &HeaderMap, own: &str) -> Vec<u8> {
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or("");
+    let hops: Vec<&str> = text("x-forwarded-for").split(',').map(str::trim).filter(|hop| !hop.is_empty()).collect();
+    let mut line = String::new();
+    for (nth, hop) in hops.iter().take(hops.len().saturating_sub(1)).enumerate() {
+        let bare = hop.parse::<std::net::Ipv4Addr>().is_ok();
+        let v6 = hop.parse::<std::net::Ipv6Addr>().is_ok();
+        let _ = match hop {
+            _ if bare => write!(line, "for={hop}"),
+            _ if v6 => write!(line, "for=\"[{hop}]\""),
+            _ if hop.contains(['"', '\\']) => write!(line, "for=unknown"),
+            _ => write!(line, "for=\"{hop}\""),
+        };
+        if nth == 0 && matches!(text("x-forwarded-proto"), "http" | "https") {
+            let _ = write!(line, ";proto={}", text("x-forwarded-proto"));
+        }
+        line.push_str(", ");
+    }
+    line.push_str(own);
+    line.into_bytes()
 }
 
 /// Our element of `Forwarded` (RFC 7239 section 4): an IPv6 address in brackets and quotes, a host with a port in quotes.
@@ -246,6 +279,43 @@ mod tests {
         assert_eq!(value(&trusted, "x-forwarded-host"), ["evil"]);
         assert_eq!(value(&trusted, "forwarded"), ["for=6.6.6.6, for=10.0.0.1;host=shop.example.com;proto=http"]);
         assert_eq!(value(&trusted, "via"), ["1.1 far, 1.1 pulsegate"]);
+    }
+
+    #[test]
+    fn what_a_trusted_proxy_says_in_one_way_is_said_in_the_other() {
+        let told = &[("x-forwarded-for", "203.0.113.9, 2001:db8::7"), ("x-forwarded-proto", "https")];
+        let fields = sent(hop("10.0.0.1", true, "shop.test"), told, &UpstreamHost::PassThrough);
+        assert_eq!(
+            value(&fields, "forwarded"),
+            ["for=203.0.113.9;proto=https, for=\"[2001:db8::7]\", for=10.0.0.1;host=shop.test;proto=http"]
+        );
+    }
+
+    #[test]
+    fn claims_under_other_names_are_forgotten() {
+        let claims = &[
+            ("x_forwarded_for", "6.6.6.6"),
+            ("x-forwarded_proto", "https"),
+            ("x-forwarded-port", "443"),
+            ("proxy", "http://evil"),
+            ("x-forward", "kept"),
+        ];
+        let fields = sent(hop("192.0.2.1", false, "a"), claims, &UpstreamHost::PassThrough);
+        let names: Vec<_> =
+            fields.iter().map(|(name, _)| name.as_str()).filter(|n| !n.starts_with("x-request")).collect();
+        let own = ["forwarded", "host", "via", "x-forward", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto"];
+        assert_eq!(names.iter().filter(|n| own.contains(n)).count(), names.len(), "{names:?}");
+    }
+
+    #[test]
+    fn a_whole_uri_becomes_a_path_for_a_member() {
+        let mut client = request(&[("host", "shop.test")]);
+        client.set_raw_path(b"http://shop.test/a?b=1").expect("a target");
+        client.set_uri("http://shop.test/a?b=1".parse().expect("a uri"));
+        let mut up = client.clone();
+        upward(&mut up, &client, hop("192.0.2.1", false, "shop.test"), &UpstreamHost::PassThrough, "m:1")
+            .expect("sent");
+        assert_eq!(up.raw_path(), b"/a?b=1");
     }
 
     #[test]

@@ -26,6 +26,9 @@ use crate::clock;
 use crate::listener::CONNECTION;
 use crate::snapshot::Served;
 
+/// Interim answers (1xx) passed on for one request; a member that sends more never comes to an end.
+const INTERIM_ANSWERS: u32 = 100;
+
 /// Pingora's view of the proxy.
 #[derive(Debug)]
 pub struct Hooks {
@@ -148,6 +151,9 @@ impl ProxyHttp for Hooks {
         if switches && !(answer.version == Version::HTTP_11 && headers::asks_for_upgrade(session.req_header())) {
             // A server must not switch to what nobody asked for (RFC 9110 section 7.8).
             return Err(Error::explain(ErrorType::InvalidHTTPHeader, "unsolicited 101").into_up());
+        }
+        if answer.status.is_informational() && !switches && ctx.one_more_interim_answer() > INTERIM_ANSWERS {
+            return Err(Error::explain(ErrorType::H1Error, "too many interim answers").into_up());
         }
         if switches || !answer.status.is_informational() {
             ctx.attempt_answered(answer.status.as_u16());

@@ -5,6 +5,15 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 /// What nobody needs more of; some systems have no hard limit at all.
 const PLENTY: u64 = 1 << 20;
 
+/// Descriptors kept for probes, logs, the admin listener and whatever else is no client's.
+const RESERVE: u64 = 64;
+
+/// How many clients there is room for: each may need a connection to a member too.
+pub fn room(limit: u64) -> usize {
+    let left = if limit > 2 * RESERVE { limit - RESERVE } else { limit / 2 };
+    usize::try_from(left / 2).unwrap_or(usize::MAX).max(1)
+}
+
 /// Raises the soft limit to the hard one, and says what it is. That it cannot be raised is no reason not to serve.
 pub fn raise_limit() -> u64 {
     let limit = getrlimit(Resource::Nofile);

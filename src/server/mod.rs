@@ -52,6 +52,11 @@ async fn serve(path: PathBuf, loaded: Loaded, limit: Option<Duration>) -> Result
         None => None,
     };
     let log = AccessLog::start(sink(&config.access_log)).map_err(SetupError::Log)?;
+    let room = descriptors::room(descriptors);
+    if let Some(wide) = config.listeners.iter().find(|listener| listener.limits.max_connections > room) {
+        let (listener, wanted) = (&wide.name, wide.limits.max_connections);
+        tracing::warn!(target: "server", listener, wanted, room, descriptors, "the limit on descriptors leaves less room");
+    }
     // From here on nothing can be refused any more.
     let events = Arc::new(EventLog::default());
     let first = Snapshot::next(None, clock::monotonic(), config.clone(), &prepared.addresses, &events);
@@ -61,7 +66,8 @@ async fn serve(path: PathBuf, loaded: Loaded, limit: Option<Duration>) -> Result
     let proxy =
         Proxy { snapshot: snapshot.clone(), log: log.clone(), traffic: traffic.clone(), ending: is_ending.clone() };
     let app = Arc::new(proxy::engine(proxy, control::threads()));
-    let lobby = Arc::new(Lobby { app: app.clone(), ending: is_ending, log: log.clone(), traffic: traffic.clone() });
+    let lobby =
+        Arc::new(Lobby { app: app.clone(), ending: is_ending, log: log.clone(), traffic: traffic.clone(), room });
     let floor = Arc::new(Floor::start(lobby)?);
     let control =
         Arc::new(Control::start(Parts { path, snapshot, events, prepared, ending, log: log.clone(), traffic })?);
@@ -77,8 +83,8 @@ async fn serve(path: PathBuf, loaded: Loaded, limit: Option<Duration>) -> Result
     signals::until_the_end(ears, limit, &control, &floor, &app).await;
     control.stop();
     floor.stop();
-    let left = log.close(LAST_LINES);
-    tracing::info!(target: "server", log_lines_lost = left, "ended");
+    log.close(LAST_LINES);
+    tracing::info!(target: "server", log_lines_lost = log.dropped(), "ended");
     Ok(())
 }
 

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use pingora::apps::HttpServerApp;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::control::{Control, Floor};
@@ -19,6 +20,9 @@ const LAST_CALL: Duration = Duration::from_millis(100);
 
 /// How often an ending process looks whether it is empty.
 const LOOK: Duration = Duration::from_millis(10);
+
+/// SIGXFSZ, on every architecture of Linux but MIPS.
+const XFSZ: i32 = 25;
 
 struct Signals {
     hup: Signal,
@@ -31,8 +35,9 @@ struct Signals {
 pub struct Ears(Signals);
 
 impl Ears {
-    /// Takes over HUP, TERM, INT and USR1.
+    /// Takes over HUP, TERM, INT and USR1. A log file that may not grow is an error of writing, not the end of us.
     pub fn new() -> std::io::Result<Ears> {
+        drop(signal(SignalKind::from_raw(XFSZ))?);
         Ok(Ears(Signals {
             hup: signal(SignalKind::hangup())?,
             term: signal(SignalKind::terminate())?,
@@ -57,9 +62,12 @@ pub async fn until_the_end(
             None => std::future::pending().await,
         }
     });
+    // Signals that come while one is being served are served together by one more.
+    let wanted = Arc::new(Notify::new());
+    let reloader = tokio::spawn(reload(wanted.clone(), control.clone(), floor.clone()));
     let lame_duck = loop {
         tokio::select! {
-            _ = signals.hup.recv() => drop(tokio::spawn(reload(control.clone(), floor.clone()))),
+            _ = signals.hup.recv() => wanted.notify_one(),
             _ = signals.usr1.recv() => control.log().reopen(),
             _ = signals.term.recv() => break control.snapshot().config.lame_duck,
             _ = signals.int.recv() => break Duration::ZERO,
@@ -68,15 +76,19 @@ pub async fn until_the_end(
     };
     tracing::info!(target: "server", lame_duck_ms = lame_duck.as_millis() as u64, "ending");
     control.drain();
+    reloader.abort();
     tokio::select! {
         () = wind_up(lame_duck, control, floor, app) => {}
         () = impatience(&mut signals) => tracing::warn!(target: "server", "ending at once"),
     }
 }
 
-async fn reload(control: Arc<Control>, floor: Arc<Floor>) {
-    // It logs what came of it.
-    let _ = crate::reload::reload(&control, &floor).await;
+async fn reload(wanted: Arc<Notify>, control: Arc<Control>, floor: Arc<Floor>) {
+    loop {
+        wanted.notified().await;
+        // It logs what came of it.
+        let _ = crate::reload::reload(&control, &floor).await;
+    }
 }
 
 async fn wind_up(lame_duck: Duration, control: &Control, floor: &Floor, app: &Arc<Engine>) {

@@ -84,7 +84,7 @@ impl Step<'_> {
         let (subject, standing) = self.subject(member)?;
         let mut event = self.about_member(Kind::Cap, subject, standing);
         let (name, pool, place) = (label(subject), self.pool, self.consequence(to));
-        event.message = format!("member {name} of {pool} is still unhealthy: {place}");
+        event.message = format!("member {name} of {pool}, unhealthy as before, is now {place}");
         (event.from, event.to) = (from.as_str().to_owned(), to.as_str().to_owned());
         (event.reason, event.detail) = cause(subject);
         if to == Standing::Kept {
