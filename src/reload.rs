@@ -61,7 +61,7 @@ async fn take(control: &Control, floor: &Floor) -> Result<Arc<Snapshot>, Refused
     let loaded = reading.await.map_err(|e| SetupError::System(e.into()))?.map_err(Refused::Config)?;
     let places = loaded.places().clone();
     let config = Arc::new(loaded.config);
-    let addresses = discovery::resolve(&config).await;
+    let addresses = discovery::resolve(&config, &control.addresses()).await;
     let prepared = Prepared::new(&config, &places, addresses).map_err(Refused::Config)?;
     let open = floor.listening();
     let new: Vec<_> = config.listeners.iter().filter(|l| find(&open, l).is_none()).cloned().collect();

@@ -113,7 +113,7 @@ fn ask_all(mut config: Config, args: &Args, out: &mut impl Write) -> Result<Tall
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let addresses = discovery::resolve(&config).await;
+        let addresses = discovery::resolve(&config, &Addresses::new()).await;
         probe(&config, &addresses, &args.pool, args.member.as_deref(), out).await
     })
 }

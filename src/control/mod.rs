@@ -27,7 +27,7 @@ use crate::health::{Admin, MemberId, Mode};
 use crate::listener::Traffic;
 use crate::pool::Pool;
 use crate::probe::{Check, Prober, Target};
-use crate::snapshot::{Served, Snapshot};
+use crate::snapshot::{Addresses, Served, Snapshot};
 use crate::telemetry::{AccessLog, EventLog};
 
 /// Why a configuration cannot be had.
@@ -173,6 +173,11 @@ impl Control {
     /// What is going on.
     pub fn traffic(&self) -> &Traffic {
         &self.traffic
+    }
+
+    /// What names mean in the present generation.
+    pub fn addresses(&self) -> Addresses {
+        self.prepared().addresses.clone()
     }
 
     /// Whoever reloads holds this.

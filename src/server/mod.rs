@@ -18,7 +18,7 @@ use crate::config::{AccessLog as LogTo, Loaded};
 use crate::control::{self, Control, Floor, Parts, Prepared, SetupError};
 use crate::listener::{Lobby, Traffic};
 use crate::proxy::{self, Proxy};
-use crate::snapshot::Snapshot;
+use crate::snapshot::{Addresses, Snapshot};
 use crate::telemetry::{AccessLog, EventLog, Sink};
 use crate::{admin, clock, config, discovery};
 
@@ -44,7 +44,7 @@ async fn serve(path: PathBuf, loaded: Loaded, limit: Option<Duration>) -> Result
     let descriptors = descriptors::raise_limit();
     let places = loaded.places().clone();
     let config = Arc::new(loaded.config);
-    let addresses = discovery::resolve(&config).await;
+    let addresses = discovery::resolve(&config, &Addresses::new()).await;
     let prepared = Prepared::new(&config, &places, addresses).map_err(SetupError::Config)?;
     let sockets = control::bind(&config.listeners)?;
     let admin = match &config.admin {

@@ -178,3 +178,26 @@ fn what_a_reload_keeps_is_decided_by_identity() {
     proxy.await_standing(&bad, "healthy");
     assert!(bad.probes().iter().any(|seen| seen.target == "/other"));
 }
+
+#[test]
+fn name_without_an_address_is_a_member_that_stops_nothing() {
+    let (good, later) = (Origin::start(), "nobody.invalid:80");
+    let config = config_of(&[good.to_string(), later.to_owned()], PROBE);
+    let proxy = Proxy::start(&config);
+    proxy.await_standing(&good, "healthy");
+    let shown = |proxy: &Proxy| {
+        let member = proxy.member("web", later);
+        assert_eq!((&member["resolved"], &member["latency_ms"]), (&false.into(), &serde_json::Value::Null), "{member}");
+    };
+    shown(&proxy);
+    let told = |line: &Line| line.text("host") == "nobody.invalid" && line.raw.contains("does not resolve");
+    proxy.await_log("a warning with the name", 0, told);
+    let lines = proxy.sample("/start", 4);
+    assert!(lines.iter().all(|line| line.tried() == [good.address()]), "{lines:?}");
+    // Nor does it at a reload, which keeps the other's verdict.
+    proxy.reload(&config.replace("routes:", "  other: { members: [\"127.0.0.1:1\"], probe: off }\nroutes:"));
+    shown(&proxy);
+    assert_eq!(proxy.member("web", &good.address())["standing"], "healthy");
+    let lines = proxy.sample("/after", 4);
+    assert!(lines.iter().all(|line| line.tried() == [good.address()]), "{lines:?}");
+}
