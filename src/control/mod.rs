@@ -122,7 +122,8 @@ impl Control {
     }
 
     /// Ready for traffic: first verdicts are in or were waited for, every required pool can serve, and it is not ending.
-    /// Otherwise says why not.
+    /// Otherwise says why not. Looking lets time pass in each pool, so that a wait that is over counts as over even where its
+    /// timer is late.
     pub fn readiness(&self) -> Result<(), String> {
         if self.is_draining() {
             return Err("draining".to_owned());

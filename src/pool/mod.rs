@@ -178,30 +178,30 @@ impl Pool {
     pub fn reshape(&self, now: Duration, plan: Plan) {
         let Plan { rules, policy, budget_percent, members: specs } = plan;
         let mut board = self.board();
-        let settles_at = now + rules.initial_wait;
+        let was_settled = board.is_settled(now);
         let changes = board.health.reshape(now, rules, specs);
         let before: HashMap<MemberId, Arc<Member>> = board.members.drain(..).map(|m| (m.id(), m)).collect();
         let members: Vec<_> = board.health.members().iter().map(|m| keep_or_make(&before, m)).collect();
         if members.iter().any(|m| !before.contains_key(&m.id())) {
-            board.settles_at = settles_at;
             // Turns that stay in step with reloads would favour a member for ever (case C44).
             self.turn.store(fastrand::usize(..), Relaxed);
         }
+        board.settles_at = match board.health.next_deadline() {
+            Some(deadline) => deadline,
+            // A newcomer beside those who serve is no reason to be taken out of service, nor is any reload.
+            None if was_settled => now,
+            None => board.settles_at,
+        };
         board.members = members;
         board.policy = policy;
         self.budget.set_percent(budget_percent);
         self.publish(&board, &changes, true);
     }
 
-    /// Whether the first verdicts are in, or have been waited for long enough.
+    /// Whether the first verdicts are in, or have been waited for long enough. It stays so over reloads, unless one leaves
+    /// nobody who has ever passed and requests wait again.
     pub fn is_settled(&self, now: Duration) -> bool {
-        let board = self.board();
-        now >= board.settles_at
-            || board
-                .health
-                .members()
-                .iter()
-                .all(|m| m.admin() == Admin::Disabled || m.verdict() != Verdict::Unknown || m.last_sample().is_some())
+        self.board().is_settled(now)
     }
 
     /// Reads the heart, for the API and for those who follow its members. Keep it short: writers wait meanwhile.
@@ -226,6 +226,13 @@ impl Pool {
     }
 }
 
+impl Board {
+    fn is_settled(&self, now: Duration) -> bool {
+        let is_known = |m: &health::Member| m.verdict() != Verdict::Unknown || m.last_sample().is_some();
+        now >= self.settles_at || self.health.members().iter().all(|m| m.admin() == Admin::Disabled || is_known(m))
+    }
+}
+
 /// The live part of a member: the one it had before, if it is no newcomer.
 fn keep_or_make(before: &HashMap<MemberId, Arc<Member>>, member: &health::Member) -> Arc<Member> {
     match before.get(&member.id()) {
@@ -240,5 +247,83 @@ fn keep_or_make(before: &HashMap<MemberId, Arc<Member>>, member: &health::Member
 impl std::fmt::Debug for Pool {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Pool").field("name", &self.name).field("waiters", &self.waiters.load(Relaxed)).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::health::{Gates, Initial, Judge, Key, OnAllUnhealthy, Reason};
+
+    const MS: Duration = Duration::from_millis(1);
+
+    /// Members by their ports; requests wait for a second.
+    fn plan(ports: &[u16]) -> Plan {
+        let rules = Rules {
+            judge: Judge::Consecutive { failures: 1, passes: 1 },
+            initial: Initial::Probe,
+            initial_wait: Duration::from_secs(1),
+            max_unhealthy_percent: 50,
+            min_ejected: 0,
+            on_all_unhealthy: OnAllUnhealthy::RoundRobin,
+            tier_min_healthy_percent: None,
+            gates: Gates::default(),
+            probed: true,
+        };
+        let spec = |port: &u16| {
+            let address = std::net::SocketAddr::from(([10, 0, 0, 1], *port));
+            let key = Key { name: address.to_string(), address: Some(address), tls: false };
+            Spec { key, weight: 1, split: 1, tier: 0, admin: Admin::Enabled, fingerprint: 0 }
+        };
+        Plan { rules, policy: Policy::RoundRobin, budget_percent: 20, members: ports.iter().map(spec).collect() }
+    }
+
+    /// A pool that began at 0 and whose members have all answered.
+    fn settled(ports: &[u16], sample: &Sample) -> Pool {
+        let pool = Pool::new("web", Duration::ZERO, plan(ports), Arc::new(EventLog::default()));
+        assert!(!pool.is_settled(MS));
+        for member in pool.roster().members() {
+            pool.report(MS, member.id(), 0, sample.clone());
+        }
+        assert!(pool.is_settled(MS));
+        pool
+    }
+
+    #[test]
+    fn pool_stays_settled_when_a_reload_adds_a_member() {
+        for at in [100 * MS, 60_000 * MS] {
+            let pool = settled(&[1, 2], &Sample::pass(MS));
+            pool.reshape(at, plan(&[1, 2, 3]));
+            assert!(pool.is_settled(at), "at {at:?}");
+            pool.reshape(at, plan(&[2, 4]));
+            assert!(pool.is_settled(at), "at {at:?}");
+        }
+    }
+
+    #[test]
+    fn pool_is_unsettled_by_a_reload_that_makes_requests_wait_again() {
+        let pool = settled(&[1, 2], &Sample::pass(MS));
+        pool.reshape(60_000 * MS, plan(&[3, 4]));
+        assert_eq!(pool.roster().mode(), Mode::Waiting);
+        assert!(!pool.is_settled(60_999 * MS));
+        assert!(pool.is_settled(61_000 * MS), "waited for long enough");
+
+        let failing = settled(&[1], &Sample::fail(Reason::Refused, MS));
+        failing.advance(1_000 * MS);
+        failing.reshape(60_000 * MS, plan(&[1]));
+        assert!(failing.is_settled(60_000 * MS), "nothing is new");
+        failing.reshape(70_000 * MS, plan(&[1, 2]));
+        assert_eq!(failing.roster().mode(), Mode::Waiting);
+        assert!(!failing.is_settled(70_999 * MS));
+    }
+
+    #[test]
+    fn reload_during_a_cold_start_neither_ends_nor_prolongs_its_wait() {
+        let pool = Pool::new("web", Duration::ZERO, plan(&[1, 2]), Arc::new(EventLog::default()));
+        let first = pool.roster().members()[0].id();
+        pool.report(MS, first, 0, Sample::pass(MS));
+        pool.reshape(500 * MS, plan(&[1, 2, 3]));
+        assert!(!pool.is_settled(999 * MS), "two of three have not answered");
+        assert!(pool.is_settled(1_000 * MS));
     }
 }
