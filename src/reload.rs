@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use crate::config::{self, Config, Problem, Severity};
+use crate::config::{self, AdminListener, Config, Problem, Severity};
 use crate::control::{self, Control, Floor, Prepared, SetupError};
 use crate::discovery;
 use crate::listener::Listening;
@@ -60,18 +60,20 @@ async fn take(control: &Control, floor: &Floor) -> Result<Arc<Snapshot>, Refused
     let reading = tokio::task::spawn_blocking(move || config::load(&path, &config::environment));
     let loaded = reading.await.map_err(|e| SetupError::System(e.into()))?.map_err(Refused::Config)?;
     let places = loaded.places().clone();
-    let config = Arc::new(loaded.config);
+    let (mut config, old) = (loaded.config, control.snapshot());
+    let restart = needs_restart(&old.config, &config);
+    config.admin = in_force(old.config.admin.as_ref(), config.admin.as_ref());
+    let config = Arc::new(config);
     let addresses = discovery::resolve(&config, &control.addresses()).await;
     let prepared = Prepared::new(&config, &places, addresses).map_err(Refused::Config)?;
     let open = floor.listening();
     let new: Vec<_> = config.listeners.iter().filter(|l| find(&open, l).is_none()).cloned().collect();
     let bound = control::bind(&new)?;
-    let old = control.snapshot();
     // From here on nothing can be refused any more.
     for advice in &loaded.advice {
         tracing::warn!(target: "config", "{advice}");
     }
-    for what in needs_restart(&old.config, &config) {
+    for what in restart {
         tracing::warn!(target: "reload", "{what} changes only with a restart");
     }
     for (listening, sockets) in bound {
@@ -99,4 +101,49 @@ fn needs_restart(old: &Config, new: &Config) -> Vec<&'static str> {
         what.push("access_log");
     }
     what
+}
+
+/// The admin section as it holds until a restart: the socket stays where it is, so the token that guards it there stays too
+/// where the file has none, be it `off` or an address that needs none.
+fn in_force(old: Option<&AdminListener>, new: Option<&AdminListener>) -> Option<AdminListener> {
+    let AdminListener { address, token } = old?.clone();
+    let token = match new {
+        Some(new) if new.token.is_some() || address.ip().is_loopback() => new.token.clone(),
+        _ => token,
+    };
+    Some(AdminListener { address, token })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_admin_listener_keeps_its_place_and_is_never_opened() {
+        const LOOPBACK: &str = "127.0.0.1:9900";
+        const PUBLIC: &str = "0.0.0.0:9900";
+        type Section = Option<(&'static str, Option<&'static str>)>;
+        let rows: [(Section, Section, Section); 11] = [
+            (Some((PUBLIC, Some("a"))), Some((PUBLIC, Some("b"))), Some((PUBLIC, Some("b")))),
+            (Some((PUBLIC, Some("a"))), Some((LOOPBACK, Some("b"))), Some((PUBLIC, Some("b")))),
+            (Some((PUBLIC, Some("a"))), Some((LOOPBACK, None)), Some((PUBLIC, Some("a")))),
+            (Some((PUBLIC, Some("a"))), None, Some((PUBLIC, Some("a")))),
+            (Some((LOOPBACK, None)), Some((LOOPBACK, Some("b"))), Some((LOOPBACK, Some("b")))),
+            (Some((LOOPBACK, None)), Some((PUBLIC, Some("b"))), Some((LOOPBACK, Some("b")))),
+            (Some((LOOPBACK, Some("a"))), Some((LOOPBACK, None)), Some((LOOPBACK, None))),
+            (Some((LOOPBACK, Some("a"))), None, Some((LOOPBACK, Some("a")))),
+            (Some((LOOPBACK, None)), None, Some((LOOPBACK, None))),
+            (None, Some((PUBLIC, Some("b"))), None),
+            (None, None, None),
+        ];
+        let admin = |section: Section| {
+            section.map(|(address, token)| AdminListener {
+                address: address.parse().expect("an address"),
+                token: token.map(str::to_owned),
+            })
+        };
+        for (old, new, expected) in rows {
+            assert_eq!(in_force(admin(old).as_ref(), admin(new).as_ref()), admin(expected), "{old:?} {new:?}");
+        }
+    }
 }

@@ -1,8 +1,8 @@
 //! The admin listener: liveness, readiness, and the API (interfaces.md, Admin listener).
 //!
-//! It runs on the control runtime, so that traffic cannot starve it. Reading is open to whoever reaches the address,
-//! which is loopback unless a token is set; writing needs the token where there is one, and refuses what a browser
-//! sends on another site's behalf.
+//! It runs on the control runtime, so that traffic cannot starve it. Reading is open on a loopback address and needs
+//! the token on any other; writing needs the token where there is one, and refuses what a browser sends on another
+//! site's behalf.
 //!
 //! Not here: what the answers mean (`views`), what is done (`control`).
 
@@ -22,6 +22,7 @@ use axum::{Json, Router};
 
 use crate::control::{Control, SetupError};
 use crate::health::Admin;
+use guard::Guard;
 use problem::Problem;
 use views::{MemberView, PoolView};
 
@@ -44,16 +45,17 @@ pub fn serve(socket: TcpListener, control: Arc<Control>) {
     };
     tracing::info!(target: "server", kind = "admin", listener = "admin", address = %address, "listening");
     tokio::spawn(async move {
-        if let Err(error) = axum::serve(listener, router(control)).await {
+        if let Err(error) = axum::serve(listener, router(control, address)).await {
             tracing::error!(target: "server", %error, "the admin listener ended");
         }
     });
 }
 
-fn router(control: Arc<Control>) -> Router {
+fn router(control: Arc<Control>, bound: SocketAddr) -> Router {
+    let guard = Guard { control: control.clone(), bound };
     let writing = Router::new()
         .route("/api/v1/pools/{pool}/members/{member}/{action}", post(act))
-        .route_layer(middleware::from_fn_with_state(control.clone(), guard::writing));
+        .route_layer(middleware::from_fn_with_state(guard.clone(), guard::writing));
     Router::new()
         .route("/livez", get(|| async { "ok\n" }))
         .route("/readyz", get(readyz))
@@ -62,7 +64,7 @@ fn router(control: Arc<Control>) -> Router {
         .merge(writing)
         .fallback(|| async { Problem::new(StatusCode::NOT_FOUND, "there is nothing here") })
         .method_not_allowed_fallback(|| async { Problem::new(StatusCode::METHOD_NOT_ALLOWED, "not with this method") })
-        .layer(middleware::from_fn_with_state(control.clone(), guard::reading))
+        .layer(middleware::from_fn_with_state(guard, guard::reading))
         .with_state(control)
 }
 

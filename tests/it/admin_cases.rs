@@ -202,6 +202,30 @@ fn token_guards_what_writes() {
 }
 
 #[test]
+fn reload_does_not_open_a_public_listener() {
+    let origin = Origin::start();
+    let with = |admin: &str| format!("admin: {admin}\n{}", pool_config(&[&origin], ""));
+    let public = |token: &str| with(&format!("{{ address: \"0.0.0.0:0\", token: {token} }}"));
+    let proxy = Proxy::start(&public("first"));
+    let drain = action(&origin, "drain");
+    let bearing = |token: &str| {
+        let field = format!("Authorization: Bearer {token}");
+        client::request(proxy.admin(), "GET", "/api/v1/pools", &[&field], "").status
+    };
+    // The token of the last file that had one is the one that counts.
+    proxy.reload(&public("last"));
+    for file in [with("off"), with("{ address: \"127.0.0.1:0\" }"), with("off")] {
+        proxy.reload(&file);
+        assert_problem(&proxy.admin_get("/api/v1/pools"), 401);
+        assert_problem(&proxy.admin_post(&drain, &[]), 401);
+        assert_eq!((bearing("first"), bearing("last")), (401, 200), "{file}");
+        assert_eq!(proxy.admin_get("/livez").status, 200);
+    }
+    let restart = proxy.log().into_iter().filter(|line| line.raw.contains("admin.address changes only with a restart"));
+    assert_eq!(restart.count(), 3, "said at each reload that changes it");
+}
+
+#[test]
 fn cross_site_writes_are_refused() {
     let origin = Origin::start();
     let proxy = Proxy::of(&[&origin], "");
