@@ -1,10 +1,15 @@
 //! Who may read, and who may change something.
+//!
+//! On a loopback address a browser is the danger: pages of other sites send requests from the same machine, and one whose
+//! name is made to point at it (DNS rebinding) is of the same site for the browser. So a request without the token must
+//! name us in a way that no other site can: by an IP address, or as `localhost`.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::uri::Authority;
+use axum::http::{HeaderMap, StatusCode, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
@@ -25,16 +30,17 @@ pub struct Guard {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Refusal {
     Token,
+    OtherName,
     OtherSite,
 }
 
-/// Reading: open on loopback; elsewhere with the token. Probes of a balancer in front may always ask for liveness and
+/// Reading: on loopback for whoever calls us by our name; elsewhere with the token. Probes of a balancer in front may always ask for liveness and
 /// readiness.
 pub async fn reading(State(guard): State<Guard>, request: Request, next: Next) -> Response {
     if matches!(request.uri().path(), "/livez" | "/readyz") {
         return next.run(request).await;
     }
-    match may_read(guard.bound, guard.token().as_deref(), request.headers()) {
+    match may_read(guard.bound, guard.token().as_deref(), request.uri(), request.headers()) {
         Ok(()) => next.run(request).await,
         Err(refusal) => refusal.into_response(),
     }
@@ -54,12 +60,15 @@ impl Guard {
     }
 }
 
-fn may_read(bound: SocketAddr, token: Option<&str>, headers: &HeaderMap) -> Result<(), Refusal> {
-    if bound.ip().is_loopback() || token.is_some_and(|token| bears(headers, token)) {
+fn may_read(bound: SocketAddr, token: Option<&str>, uri: &Uri, headers: &HeaderMap) -> Result<(), Refusal> {
+    if token.is_some_and(|token| bears(headers, token)) {
         return Ok(());
     }
-    // Without a token too: a socket that others reach is never open.
-    Err(Refusal::Token)
+    if !bound.ip().is_loopback() {
+        // Without a token too: a socket that others reach is never open.
+        return Err(Refusal::Token);
+    }
+    if names_us(uri, headers) { Ok(()) } else { Err(Refusal::OtherName) }
 }
 
 fn may_write(token: Option<&str>, headers: &HeaderMap) -> Result<(), Refusal> {
@@ -77,6 +86,11 @@ impl IntoResponse for Refusal {
                 let problem = Problem::new(StatusCode::UNAUTHORIZED, "send the token: `Authorization: Bearer …`");
                 (challenge, problem).into_response()
             }
+            Refusal::OtherName => {
+                let why = "refused: asked for by a name that may be another site's; use an IP address or `localhost`, or \
+                           send the token";
+                Problem::new(StatusCode::MISDIRECTED_REQUEST, why).into_response()
+            }
             Refusal::OtherSite => {
                 Problem::new(StatusCode::FORBIDDEN, "refused: sent by a page of another site").into_response()
             }
@@ -91,6 +105,18 @@ fn bears(headers: &HeaderMap, token: &str) -> bool {
     // Every byte is looked at, wherever the first difference is.
     let differences = given.iter().zip(token.as_bytes()).fold(0, |sum, (a, b)| sum | (a ^ b));
     scheme.eq_ignore_ascii_case(b"bearer ") && given.len() == token.len() && differences == 0
+}
+
+/// Whether every name the request has for us is an IP address or `localhost`. No browser sends a request without one.
+fn names_us(uri: &Uri, headers: &HeaderMap) -> bool {
+    let asked = uri.authority().map(|authority| authority.as_str().as_bytes());
+    let mut names = headers.get_all(header::HOST).iter().map(|value| value.as_bytes()).chain(asked);
+    names.all(|name| Authority::try_from(name).is_ok_and(|authority| is_ours(authority.host())))
+}
+
+fn is_ours(host: &str) -> bool {
+    let bare = host.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(host);
+    bare.parse::<IpAddr>().is_ok() || host.eq_ignore_ascii_case("localhost")
 }
 
 /// What a browser says when a page of another site sends a request (Fetch metadata, and Origin for older ones).
@@ -110,7 +136,7 @@ mod tests {
     fn headers(fields: &[(&'static str, &'static str)]) -> HeaderMap {
         let mut headers = HeaderMap::new();
         for (name, value) in fields {
-            headers.insert(*name, value.parse().expect("a value"));
+            headers.append(*name, value.parse().expect("a value"));
         }
         headers
     }
@@ -140,11 +166,34 @@ mod tests {
         ];
         for (bound, token, expected) in rows {
             let bound: SocketAddr = bound.parse().expect("an address");
-            let read = |headers| may_read(bound, token, headers);
+            let read = |headers| may_read(bound, token, &Uri::from_static("/"), headers);
             let write = |headers| read(headers).and_then(|()| may_write(token, headers));
             let found = [read(&nothing), write(&nothing), read(&bearing), write(&bearing)];
             assert_eq!(found, expected, "{bound} {token:?}");
         }
+    }
+
+    #[test]
+    fn without_the_token_only_a_name_no_site_can_have_opens() {
+        let bound = SocketAddr::from(([127, 0, 0, 1], 9900));
+        let asked = |uri: &'static str, fields: &[(&'static str, &'static str)]| {
+            may_read(bound, Some("s3cret"), &Uri::from_static(uri), &headers(fields))
+        };
+        for ours in ["127.0.0.1", "127.0.0.1:9900", "[::1]:9900", "10.1.2.3:80", "localhost", "LocalHost:9900"] {
+            assert_eq!(asked("/", &[("host", ours)]), Ok(()), "{ours}");
+        }
+        assert_eq!(asked("/", &[]), Ok(()));
+        let others =
+            ["evil.test", "evil.test:9900", "localhost.evil.test", "127.0.0.1.evil.test:9900", "", "a b", "[::1"];
+        for other in others {
+            let refused = Err(Refusal::OtherName);
+            assert_eq!(asked("/", &[("host", other)]), refused, "{other}");
+            assert_eq!(asked("/", &[("host", "127.0.0.1"), ("host", other)]), refused, "{other}");
+            assert_eq!(asked("/", &[("host", other), ("authorization", "Bearer wrong")]), refused, "{other}");
+            assert_eq!(asked("/", &[("host", other), ("authorization", "Bearer s3cret")]), Ok(()), "{other}");
+        }
+        assert_eq!(asked("http://evil.test/", &[("host", "127.0.0.1")]), Err(Refusal::OtherName));
+        assert_eq!(asked("http://127.0.0.1:9900/", &[("host", "127.0.0.1:9900")]), Ok(()));
     }
 
     #[test]

@@ -202,6 +202,25 @@ fn token_guards_what_writes() {
 }
 
 #[test]
+fn page_whose_name_was_pointed_at_us_gets_nothing() {
+    let origin = Origin::start();
+    let proxy = Proxy::of(&[&origin], "");
+    proxy.await_standing(&origin, "healthy");
+    let admin = proxy.admin();
+    // After DNS rebinding the browser takes us for that very site: name and origin fit each other.
+    let rebound = format!("Host: evil.test:{}", admin.port());
+    let fields = [&rebound, &format!("Origin: http://evil.test:{}", admin.port()), "Sec-Fetch-Site: same-origin"];
+    assert_problem(&client::request(admin, "GET", "/api/v1/pools", &fields, ""), 421);
+    assert_problem(&client::request(admin, "POST", &action(&origin, "drain"), &fields, ""), 421);
+    assert_eq!(proxy.member("web", &origin.address())["admin"], "enabled");
+    for path in ["/livez", "/readyz"] {
+        assert_eq!(client::request(admin, "GET", path, &fields, "").status, 200, "{path}");
+    }
+    let localhost = format!("Host: localhost:{}", admin.port());
+    assert_eq!(client::request(admin, "GET", "/api/v1/pools", &[&localhost], "").status, 200);
+}
+
+#[test]
 fn reload_does_not_open_a_public_listener() {
     let origin = Origin::start();
     let with = |admin: &str| format!("admin: {admin}\n{}", pool_config(&[&origin], ""));

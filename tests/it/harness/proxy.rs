@@ -114,13 +114,14 @@ impl Proxy {
     /// GET on the admin listener.
     #[track_caller]
     pub fn admin_get(&self, path: &str) -> Reply {
-        client::get(self.admin(), path)
+        client::request(self.admin(), "GET", path, &[&format!("Host: {}", self.admin())], "")
     }
 
     /// POST on the admin listener, as a program does.
     #[track_caller]
     pub fn admin_post(&self, path: &str, fields: &[&str]) -> Reply {
-        client::request(self.admin(), "POST", path, fields, "")
+        let host = format!("Host: {}", self.admin());
+        client::request(self.admin(), "POST", path, &[&[host.as_str()], fields].concat(), "")
     }
 
     /// A pool as the API shows it.
