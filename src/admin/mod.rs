@@ -6,6 +6,7 @@
 //!
 //! Not here: what the answers mean (`views`), what is done (`control`).
 
+mod accept;
 mod guard;
 mod problem;
 mod views;
@@ -44,11 +45,7 @@ pub fn serve(socket: TcpListener, control: Arc<Control>) {
         Err(error) => return tracing::error!(target: "server", %error, "no admin listener"),
     };
     tracing::info!(target: "server", kind = "admin", listener = "admin", address = %address, "listening");
-    tokio::spawn(async move {
-        if let Err(error) = axum::serve(listener, router(control, address)).await {
-            tracing::error!(target: "server", %error, "the admin listener ended");
-        }
-    });
+    tokio::spawn(accept::accept(listener, router(control, address)));
 }
 
 fn router(control: Arc<Control>, bound: SocketAddr) -> Router {

@@ -258,6 +258,28 @@ fn cross_site_writes_are_refused() {
 }
 
 #[test]
+fn slow_connections_neither_stay_nor_keep_others_out() {
+    let origin = Origin::start();
+    let proxy = Proxy::of(&[&origin], "");
+    // More than it serves at once: silent ones, and ones that never finish their header.
+    let mut slow: Vec<_> = (0..200).map(|_| client::Connection::open(proxy.admin())).collect();
+    for connection in slow.iter_mut().step_by(2) {
+        connection.send("GET /livez HTTP/1.1\r\nHost: a\r\n");
+    }
+    assert_eq!(proxy.admin_get("/livez").status, 200, "it has to wait for a place, and gets one");
+    assert!(slow.iter_mut().all(client::Connection::is_closed));
+}
+
+#[test]
+fn admin_connections_are_kept_between_requests() {
+    let origin = Origin::start();
+    let proxy = Proxy::of(&[&origin], "");
+    let mut connection = client::Connection::open(proxy.admin());
+    let statuses = ["/livez", "/api/v1/none", "/livez"].map(|path| connection.get(path).status);
+    assert_eq!(statuses, [200, 421, 200], "the second calls it test.example");
+}
+
+#[test]
 fn admin_requests_are_not_in_the_access_log_and_traffic_cannot_reach_it() {
     let origin = Origin::start();
     let proxy = Proxy::of(&[&origin], "");
