@@ -15,7 +15,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 
 use axum::extract::{Path, State};
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::StatusCode;
 use axum::middleware;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -88,7 +88,6 @@ async fn pool(State(control): State<Arc<Control>>, Path(name): Path<String>) -> 
 async fn act(
     State(control): State<Arc<Control>>,
     Path((pool, member, action)): Path<(String, String, String)>,
-    _headers: HeaderMap,
 ) -> Result<Json<MemberView>, Problem> {
     let snapshot = control.snapshot();
     let served = snapshot.pools.get(&pool).ok_or_else(|| no_pool(&pool))?;

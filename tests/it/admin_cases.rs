@@ -43,6 +43,9 @@ fn pools_are_shown_as_the_contract_says() {
     ] {
         assert!(member.get(key).is_some(), "no {key}: {member}");
     }
+    for key in ["passes", "shown", "size", "required"] {
+        assert!(member["window"].get(key).is_some(), "no {key}: {member}");
+    }
     assert!(member["streak"].as_i64().is_some_and(|streak| streak <= -2), "{member}");
     let probe = &member["last_probe"];
     assert_eq!(
@@ -137,6 +140,29 @@ fn operators_word_survives_probes_and_unrelated_reloads() {
     let members = [format!("{{ address: {a}, state: disabled }}"), b.to_string()];
     proxy.reload(&config_of(&members, PROBE));
     assert_eq!(proxy.member("web", &a.address())["standing"], "disabled");
+}
+
+#[test]
+fn members_are_found_however_their_address_is_spelt_in_the_path() {
+    let members = ["\"[::1]:9000\"".to_owned(), "127.0.0.1:9000".to_owned(), "nobody.invalid:9000".to_owned()];
+    let proxy = Proxy::start(&config_of(&members, "probe: off"));
+    let spellings = [
+        ("[::1]:9000", "[::1]:9000"),
+        ("%5B::1%5D:9000", "[::1]:9000"),
+        ("%5b%3A%3a1%5d%3A9000", "[::1]:9000"),
+        ("127.0.0.1%3A9000", "127.0.0.1:9000"),
+        ("nobody%2Einvalid:9000", "nobody.invalid:9000"),
+    ];
+    for (spelt, address) in spellings {
+        for (word, admin) in [("drain", "draining"), ("enable", "enabled")] {
+            let reply = proxy.admin_post(&format!("/api/v1/pools/web/members/{spelt}/{word}"), &[]);
+            assert_eq!(reply.status, 200, "{spelt}: {}", reply.text());
+            assert_eq!((&reply.json()["address"], &reply.json()["admin"]), (&address.into(), &admin.into()));
+            assert_eq!(proxy.member("web", address)["admin"], admin);
+        }
+    }
+    assert_eq!(proxy.admin_get("/api/v1/pools/%77eb").status, 200);
+    assert_problem(&proxy.admin_post("/api/v1/pools/web/members/::1:9000/drain", &[]), 404);
 }
 
 #[test]
