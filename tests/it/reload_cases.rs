@@ -201,3 +201,21 @@ fn name_without_an_address_is_a_member_that_stops_nothing() {
     let lines = proxy.sample("/after", 4);
     assert!(lines.iter().all(|line| line.tried() == [good.address()]), "{lines:?}");
 }
+
+#[test]
+fn reload_that_adds_a_member_does_not_take_readiness_away() {
+    let (a, late, gate) = (Origin::start(), Origin::start(), Gate::new());
+    late.when(When::probe(), Answer::status(200).held_by(&gate));
+    // As long as its first probe is out, the newcomer has no verdict.
+    let probe = "probe: { path: /healthz, interval: 60s, timeout: 60s }\ninitial_wait: 60s";
+    let proxy = Proxy::start(&config_of(&[a.to_string()], probe));
+    proxy.await_all_healthy();
+    assert_eq!(proxy.admin_get("/readyz").status, 200);
+    proxy.reload(&config_of(&[a.to_string(), late.to_string()], probe));
+    eventually("the newcomer is asked", || gate.waiting() == 1);
+    assert_eq!(proxy.member("web", &late.address())["verdict"], "unknown");
+    let ready = proxy.admin_get("/readyz");
+    assert_eq!(ready.status, 200, "{}", ready.text());
+    gate.open();
+    proxy.await_standing(&late, "healthy");
+}
