@@ -157,7 +157,7 @@ fn a_place_that_passes_on_is_told_with_the_members_that_swapped() {
         lines,
         [
             "warn member: member 10.0.0.2:80 of web is unhealthy: refused; ejected (1 of 1 allowed)",
-            "warn cap: member 10.0.0.1:80 of web is still unhealthy: kept in rotation by the cap (1 of 1 allowed are ejected)",
+            "warn cap: member 10.0.0.1:80 of web, unhealthy as before, is now kept in rotation by the cap (1 of 1 allowed are ejected)",
         ]
     );
     assert_eq!((stage.last().from.as_str(), stage.last().to.as_str()), ("ejected", "kept"));
@@ -167,7 +167,7 @@ fn a_place_that_passes_on_is_told_with_the_members_that_swapped() {
         lines,
         [
             "info member: member 10.0.0.2:80 of web is healthy again; in rotation (2 of 3 members)",
-            "info cap: member 10.0.0.1:80 of web is still unhealthy: ejected (1 of 1 allowed)",
+            "info cap: member 10.0.0.1:80 of web, unhealthy as before, is now ejected (1 of 1 allowed)",
         ]
     );
 }
