@@ -10,6 +10,9 @@ use crate::control::{self, Control, Floor, Prepared, SetupError};
 use crate::discovery;
 use crate::listener::Listening;
 use crate::snapshot::Snapshot;
+use crate::telemetry::HEALTH;
+
+const REFUSED: &str = "reload refused; everything stays as it was";
 
 /// A reload that was refused.
 #[derive(Debug, thiserror::Error)]
@@ -35,18 +38,16 @@ pub async fn reload(control: &Control, floor: &Floor) -> Result<Arc<Snapshot>, R
     let taken = take(control, floor).await;
     match &taken {
         Ok(snapshot) => {
-            tracing::info!(target: "reload", kind = "reload", generation = snapshot.generation, pools = snapshot.pools.len(), "reloaded");
+            let (to, pools) = (snapshot.generation, snapshot.pools.len());
+            tracing::info!(target: HEALTH, kind = "reload", from = to - 1, to, pools, observed = false, "reloaded");
         }
         Err(Refused::Config(problems)) => {
-            for problem in problems.iter().filter(|p| p.severity == Severity::Error) {
-                tracing::error!(target: "reload", kind = "reload", "{problem}");
-            }
-            let errors = problems.iter().filter(|p| p.severity == Severity::Error).count();
-            tracing::error!(target: "reload", kind = "reload", errors, "reload refused; everything stays as it was");
+            let errors = problems.iter().filter(|p| p.severity == Severity::Error);
+            let count = errors.clone().count();
+            errors.for_each(|problem| tracing::error!(target: "config", "{problem}"));
+            tracing::error!(target: HEALTH, kind = "reload", errors = count, "{REFUSED}");
         }
-        Err(refused) => {
-            tracing::error!(target: "reload", kind = "reload", reason = %refused, "reload refused; everything stays as it was");
-        }
+        Err(refused) => tracing::error!(target: HEALTH, kind = "reload", reason = %refused, "{REFUSED}"),
     }
     taken
 }

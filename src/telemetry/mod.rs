@@ -25,4 +25,4 @@ pub use record::{Attempt, Pick, Record, Text};
 pub use words::{AttemptResult, Outcome, PickReason, Why};
 
 /// The `tracing` target of the event log.
-const HEALTH: &str = "health";
+pub const HEALTH: &str = "health";
