@@ -1,19 +1,19 @@
 //! `pulsegate check`: everything that is wrong with a file, advice on the rest, and what it will cost.
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 
 use serde_json::json;
 
+use super::NamedFile;
 use crate::config::{self, Config, Loaded, Problem, Severity};
 
 /// Arguments of `pulsegate check`.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Args {
-    /// The file to check.
-    #[arg(long, env = "PULSEGATE_CONFIG", default_value = "proxy.yaml", value_name = "FILE")]
-    pub config: PathBuf,
+    #[command(flatten)]
+    pub(super) file: NamedFile,
     /// Fail on warnings too.
     #[arg(long)]
     pub strict: bool,
@@ -34,7 +34,9 @@ pub enum Format {
 /// Checks the file. Problems go to stdout, and so does the summary of a file that passes; that of one that fails goes
 /// to stderr, whose last line says why.
 pub fn run(args: &Args) -> ExitCode {
-    let report = Report::new(&args.config, config::load(&args.config, &|name| std::env::var(name).ok()));
+    let path = args.file.path();
+    let read = config::load(path, &config::environment);
+    let report = Report::new(path, read);
     let passes = report.errors() == 0 && !(args.strict && report.warnings() > 0);
     let summary = format!("{}\n", report.summary());
     let (text, failure) = match (args.format, passes) {

@@ -5,11 +5,13 @@ mod demo;
 mod probe;
 mod run;
 
+use std::ffi::OsString;
 use std::io::{self, IsTerminal};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::telemetry::{self, Logging};
@@ -33,7 +35,7 @@ enum Command {
     /// `lame_duck`), INT likewise without lame duck and a second INT at once, USR1 opens the access log again.
     Run {
         #[command(flatten)]
-        config: ConfigFile,
+        file: NamedFile,
         #[command(flatten)]
         log: LogOptions,
     },
@@ -52,17 +54,48 @@ enum Command {
         /// Take free ports instead of those of the shipped proxy.yaml
         #[arg(long)]
         any_port: bool,
+        /// How the proxy's own log looks between the lines of the demo
+        #[arg(long, value_enum, default_value_t = LogFormat::Text)]
+        log_format: LogFormat,
         #[command(flatten)]
-        log: LogOptions,
+        log: LogFilter,
     },
 }
 
 /// Which configuration.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 struct ConfigFile {
     /// The configuration
-    #[arg(long = "config", short, env = "PULSEGATE_CONFIG", default_value = "proxy.yaml", value_name = "FILE")]
+    #[arg(
+        long = "config",
+        short = 'c',
+        env = "PULSEGATE_CONFIG",
+        default_value = "proxy.yaml",
+        value_name = "FILE",
+        value_parser = OsStringValueParser::new().try_map(path)
+    )]
     path: PathBuf,
+}
+
+/// Which configuration, where no other argument stands alone.
+#[derive(Debug, Clone, Args)]
+struct NamedFile {
+    #[command(flatten)]
+    config: ConfigFile,
+    /// The same as --config FILE, and before it where both are given
+    #[arg(value_name = "FILE", value_parser = OsStringValueParser::new().try_map(path))]
+    file: Option<PathBuf>,
+}
+
+impl NamedFile {
+    fn path(&self) -> &Path {
+        self.file.as_ref().unwrap_or(&self.config.path)
+    }
+}
+
+/// A reload reads the file again, which standard input cannot be.
+fn path(text: OsString) -> Result<PathBuf, String> {
+    if text == "-" { Err("standard input is not read here; give a file".to_owned()) } else { Ok(text.into()) }
 }
 
 /// How the program's own log looks, on standard error.
@@ -71,6 +104,13 @@ struct LogOptions {
     /// Lines for people or for programs; by default text on a terminal, JSON elsewhere
     #[arg(long, value_enum)]
     log_format: Option<LogFormat>,
+    #[command(flatten)]
+    filter: LogFilter,
+}
+
+/// What of the program's own log is written.
+#[derive(Debug, Args)]
+struct LogFilter {
     /// What is logged: `info`, `warn,health=info`, … (tracing filter)
     #[arg(long, env = "PULSEGATE_LOG", value_name = "FILTER")]
     log: Option<String>,
@@ -86,11 +126,11 @@ impl Cli {
     /// Does what was asked for. 0: done; 1: failed, and the last line on stderr says why; 2: usage (clap's own exit).
     pub fn execute(self) -> ExitCode {
         match self.command {
-            Command::Run { config, log } => logged(&log, || run::run(config.path)),
+            Command::Run { file, log } => logged(&log, || run::run(file.path())),
             Command::Check(args) => check::run(&args),
             Command::Probe(args) => probe::run(&args),
-            Command::Demo { seconds, any_port, mut log } => {
-                log.log_format.get_or_insert(LogFormat::Text);
+            Command::Demo { seconds, any_port, log_format, log } => {
+                let log = LogOptions { log_format: Some(log_format), filter: log };
                 logged(&log, || demo::run(seconds.map(Duration::from_secs), any_port))
             }
         }
@@ -124,8 +164,47 @@ impl LogOptions {
             None if io::stderr().is_terminal() => telemetry::Format::Text,
             None => telemetry::Format::Json,
         };
-        let logging = telemetry::init(self.log.as_deref(), format)?;
+        let logging = telemetry::init(self.filter.log.as_deref(), format)?;
         telemetry::log_panics();
         Ok(logging)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    fn file(arguments: &[&str]) -> Result<PathBuf, String> {
+        let cli = Cli::try_parse_from([&["pulsegate"], arguments].concat()).map_err(|e| e.to_string())?;
+        Ok(match cli.command {
+            Command::Run { file, .. } => file.path().to_owned(),
+            Command::Check(args) => args.file.path().to_owned(),
+            Command::Probe(args) => args.config.path,
+            Command::Demo { .. } => PathBuf::new(),
+        })
+    }
+
+    #[test]
+    fn the_file_is_named_in_the_same_way_everywhere() {
+        Cli::command().debug_assert();
+        let rows: [&[&str]; 7] = [
+            &["run", "-c", "my.yaml"],
+            &["run", "my.yaml"],
+            &["check", "-c", "my.yaml"],
+            &["check", "--config", "my.yaml", "--strict"],
+            &["check", "my.yaml"],
+            &["probe", "web", "-c", "my.yaml"],
+            &["probe", "--config=my.yaml", "web", "10.0.0.1:80"],
+        ];
+        for row in rows {
+            assert_eq!(file(row), Ok(PathBuf::from("my.yaml")), "{row:?}");
+        }
+        assert_eq!(file(&["check"]), Ok(PathBuf::from("proxy.yaml")));
+        for row in [&["check", "-c", "-"][..], &["run", "--config", "-"], &["check", "-"]] {
+            let error = file(row).expect_err("no file");
+            assert!(error.contains("standard input is not read here; give a file"), "{row:?}: {error}");
+        }
     }
 }

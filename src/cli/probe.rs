@@ -7,7 +7,6 @@
 
 use std::io::{self, Write};
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,9 +31,8 @@ pub struct Args {
     /// Only this one: as configured (`host:port`), its host, or its address.
     #[arg(value_name = "MEMBER")]
     pub member: Option<String>,
-    /// The configuration.
-    #[arg(long, short, env = "PULSEGATE_CONFIG", default_value = "proxy.yaml", value_name = "FILE")]
-    pub config: PathBuf,
+    #[command(flatten)]
+    pub(super) config: super::ConfigFile,
 }
 
 /// Why nobody was asked.
@@ -76,7 +74,7 @@ pub enum ProbeError {
 
 /// Asks and prints; succeeds when every member passed. Problems of the file go to stderr.
 pub fn run(args: &Args) -> ExitCode {
-    let config = match config::load(&args.config, &|name| std::env::var(name).ok()) {
+    let config = match config::load(&args.config.path, &|name| std::env::var(name).ok()) {
         Ok(loaded) => loaded.config,
         Err(problems) => {
             problems.iter().for_each(|problem| eprintln!("{problem}"));
