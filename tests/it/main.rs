@@ -6,6 +6,7 @@
 mod admin_cases;
 mod balance_cases;
 mod cap_cases;
+mod cli_cases;
 mod harness;
 mod health_cases;
 mod http_cases;
