@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use serde_json::json;
 
-use super::NamedFile;
+use super::{NamedFile, outside};
 use crate::config::{self, Config, Loaded, Problem, Severity};
 
 /// Arguments of `pulsegate check`.
@@ -14,6 +14,9 @@ use crate::config::{self, Config, Loaded, Problem, Severity};
 pub struct Args {
     #[command(flatten)]
     pub(super) file: NamedFile,
+    /// Look at the file alone: resolve no names, open no other files.
+    #[arg(long)]
+    pub offline: bool,
     /// Fail on warnings too.
     #[arg(long)]
     pub strict: bool,
@@ -36,7 +39,7 @@ pub enum Format {
 pub fn run(args: &Args) -> ExitCode {
     let path = args.file.path();
     let read = config::load(path, &config::environment);
-    let report = Report::new(path, read);
+    let report = Report::new(path, if args.offline { read } else { read.and_then(outside::tried) });
     let passes = report.errors() == 0 && !(args.strict && report.warnings() > 0);
     let summary = format!("{}\n", report.summary());
     let (text, failure) = match (args.format, passes) {

@@ -2,6 +2,7 @@
 
 mod check;
 mod demo;
+mod outside;
 mod probe;
 mod run;
 
@@ -42,7 +43,8 @@ enum Command {
     /// Say everything that is wrong with a configuration, and what it will cost
     ///
     /// Prints all problems and advice as `file:line:column: error|warning: …`; exits with 0, or with 1 on errors (with
-    /// --strict on warnings too).
+    /// --strict on warnings too). Names are resolved, and files that the configuration names are looked for, as `run`
+    /// would; --offline leaves that out.
     Check(check::Args),
     /// Run each probe of a pool once from here, and show what was sent, what came, and the sample
     Probe(probe::Args),

@@ -55,7 +55,14 @@ pub struct Loaded {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Places {
     file: String,
-    probes: BTreeMap<String, Mark>,
+    access_log: Mark,
+    pools: BTreeMap<String, PoolPlaces>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct PoolPlaces {
+    probe: Mark,
+    members: Vec<Mark>,
 }
 
 impl Loaded {
@@ -67,16 +74,37 @@ impl Loaded {
 
 impl Places {
     fn new(file: &str, config: &Config, at: places::At<'_>) -> Places {
-        let mark = |pool: &String| at.key("pools").key(pool).key("probe").mark();
-        Places { file: file.to_owned(), probes: config.pools.keys().map(|pool| (pool.clone(), mark(pool))).collect() }
+        let pool = |pool: &Pool| {
+            let at = at.key("pools").key(&pool.name);
+            let members = (0..pool.members.len()).map(|index| at.key("members").item(index).mark());
+            PoolPlaces { probe: at.key("probe").mark(), members: members.collect() }
+        };
+        Places {
+            file: file.to_owned(),
+            access_log: at.key("access_log").key("path").mark(),
+            pools: config.pools.iter().map(|(name, p)| (name.clone(), pool(p))).collect(),
+        }
     }
 
     /// An error in the probe of `pool`.
     pub fn probe_error(&self, pool: &str, message: String) -> Problem {
-        let mark = self.probes.get(pool).copied().unwrap_or(Mark::START);
-        let mut problems = Problems::new(&self.file);
-        problems.error_at(mark, message);
-        problems.sorted().remove(0)
+        self.problem(Severity::Error, self.pools.get(pool).map(|places| places.probe), message)
+    }
+
+    /// Advice on the member of `pool` that is written at `index`.
+    pub fn member_advice(&self, pool: &str, index: usize, message: String) -> Problem {
+        let mark = self.pools.get(pool).and_then(|places| places.members.get(index)).copied();
+        self.problem(Severity::Warning, mark, message)
+    }
+
+    /// An error in where the access log goes.
+    pub fn access_log_error(&self, message: String) -> Problem {
+        self.problem(Severity::Error, Some(self.access_log), message)
+    }
+
+    fn problem(&self, severity: Severity, mark: Option<Mark>, message: String) -> Problem {
+        let Mark { line, column } = mark.unwrap_or(Mark::START);
+        Problem { severity, file: self.file.clone(), line: line as usize, column: column as usize, message }
     }
 }
 

@@ -18,3 +18,20 @@ fn taken_admin_port_is_named_as_what_it_is() {
         assert!(ended.reason().contains(&words), "no {words:?} in {ended:?}");
     }
 }
+
+#[test]
+fn check_refuses_what_run_cannot_start_unless_it_is_offline() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let probe = "probe: { path: /, tls: { ca: no-such.pem } }";
+    let config = config_of(&["\"127.0.0.1:1\"".to_owned()], probe);
+    write_config(folder.path(), &format!("access_log: {{ path: no/such/access.log }}\n{config}"));
+    let started = run(folder.path(), &["run", "-c", "proxy.yaml"], &[]);
+    assert_eq!(started.code, Some(1), "{started:?}");
+    let checked = run(folder.path(), &["check", "proxy.yaml"], &[]);
+    assert_eq!(checked.code, Some(1), "{checked:?}");
+    for words in ["no-such.pem", "there is no directory `no/such`"] {
+        let found = checked.stdout.lines().find(|line| line.contains(words));
+        assert!(found.is_some_and(|line| line.starts_with("proxy.yaml:")), "no {words:?} in {checked:?}");
+    }
+    assert_eq!(run(folder.path(), &["check", "--offline", "proxy.yaml"], &[]).code, Some(0));
+}

@@ -1,0 +1,137 @@
+//! What a configuration needs from outside, tried without serving: names, files of authorities, a place for the log.
+//!
+//! `run` would stumble over the same, but only when it is too late to mend it at leisure. Nothing is written.
+//!
+//! Not here: whether addresses can be listened on; the proxy that is to be replaced may hold them.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::ErrorKind;
+use std::path::Path;
+
+use rustix::fs::{Access, access};
+
+use crate::config::{AccessLog, Config, Loaded, Places, Problem, Severity};
+use crate::control::Prepared;
+use crate::discovery;
+use crate::snapshot::Addresses;
+
+/// The same file with further advice, or with the errors that would keep it from being used here.
+pub fn tried(mut loaded: Loaded) -> Result<Loaded, Vec<Problem>> {
+    let found = problems(&loaded.config, loaded.places());
+    loaded.advice.extend(found);
+    loaded.advice.sort_by_key(|problem| (problem.line, problem.column, problem.severity));
+    loaded.advice.dedup();
+    if loaded.advice.iter().any(|problem| problem.severity == Severity::Error) {
+        Err(loaded.advice)
+    } else {
+        Ok(loaded)
+    }
+}
+
+fn problems(config: &Config, places: &Places) -> Vec<Problem> {
+    let addresses = resolve(config);
+    let mut found = addresses.as_ref().map_or_else(Vec::new, |addresses| unresolved(config, addresses, places));
+    found.extend(Prepared::new(config, places, addresses.unwrap_or_default()).err().unwrap_or_default());
+    found.extend(unwritable(&config.access_log).map(|message| places.access_log_error(message)));
+    found
+}
+
+/// What names mean here; `None` if they cannot even be asked for.
+fn resolve(config: &Config) -> Option<Addresses> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
+    let addresses = runtime.block_on(discovery::resolve(config));
+    // A resolver that hangs is not waited for.
+    runtime.shutdown_background();
+    Some(addresses)
+}
+
+/// A name is told of once a pool: the same one with many ports is one thing to mend.
+fn unresolved(config: &Config, addresses: &Addresses, places: &Places) -> Vec<Problem> {
+    let mut found = Vec::new();
+    for (name, pool) in &config.pools {
+        let mut told = BTreeSet::new();
+        for (index, member) in pool.members.iter().enumerate() {
+            let known = addresses.get(&member.host).is_some_and(|ips| !ips.is_empty());
+            if !known && told.insert(&member.host) {
+                let message = format!(
+                    "`{}` does not resolve here; a member without an address gets no traffic until a reload finds one",
+                    member.host
+                );
+                found.push(places.member_advice(name, index, message));
+            }
+        }
+    }
+    found
+}
+
+/// Why the access log cannot be opened.
+fn unwritable(to: &AccessLog) -> Option<String> {
+    let AccessLog::File(path) = to else { return None };
+    let shown = path.display();
+    let refused = |error: rustix::io::Errno| format!("the access log `{shown}` cannot be written: {error}");
+    match fs::metadata(path) {
+        Ok(meta) if meta.is_dir() => Some(format!("the access log `{shown}` is a directory; write a file")),
+        Ok(_) => access(path, Access::WRITE_OK).err().map(refused),
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            let directory = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            if !directory.is_dir() {
+                return Some(format!(
+                    "the access log `{shown}` cannot be written: there is no directory `{}`",
+                    directory.display()
+                ));
+            }
+            access(directory, Access::WRITE_OK | Access::EXEC_OK).err().map(refused)
+        }
+        Err(error) => Some(format!("the access log `{shown}` cannot be written: {error}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config;
+
+    fn said(log: &str, members: &str, probe: &str) -> Vec<String> {
+        let text = format!(
+            "listeners: [{{ address: \"127.0.0.1:0\" }}]\naccess_log: {log}\npools:\n  web:\n    members: [{members}]\n    \
+             probe: {probe}\nroutes: [{{ pool: web }}]\n"
+        );
+        let loaded = config::parse("a.yaml", &text, &|_| None).unwrap();
+        assert_eq!(loaded.advice, []);
+        let problems = tried(loaded).map_or_else(|problems| problems, |loaded| loaded.advice);
+        problems.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn what_run_would_stumble_over_is_said_at_its_place() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name).display().to_string();
+        fs::write(at("there.log"), "").unwrap();
+        let (log, plain, member) = ("off".to_owned(), "{ path: / }".to_owned(), "\"127.0.0.1:80\"");
+        let path = |path: String| format!("{{ path: {path} }}");
+        assert_eq!(said(&log, member, &plain), [""; 0]);
+        assert_eq!(said(&path(at("there.log")), member, &plain), [""; 0]);
+        assert_eq!(said(&path(at("new.log")), member, &plain), [""; 0]);
+        assert!(!folder.path().join("new.log").exists(), "nothing is written");
+        let error = |column, words: &str| format!("a.yaml:2:{column}: error: the access log {words}");
+        let (gone, directory) = (at("no/where.log"), at("no"));
+        assert_eq!(
+            said(&path(gone.clone()), member, &plain),
+            [error(21, &format!("`{gone}` cannot be written: there is no directory `{directory}`"))]
+        );
+        let directory = at("");
+        assert_eq!(
+            said(&path(directory.clone()), member, &plain),
+            [error(21, &format!("`{directory}` is a directory; write a file"))]
+        );
+        let ca = said(&log, member, "{ path: /, tls: { ca: /no/where.pem } }");
+        assert!(ca.len() == 1 && ca[0].starts_with("a.yaml:6:5: error: ") && ca[0].contains("/no/where.pem"), "{ca:?}");
+        // RFC 6761 section 6.4: this name never resolves.
+        let name = said(&log, "\"127.0.0.1:80\", \"app.invalid:80\", \"app.invalid:81\"", &plain);
+        assert!(
+            name.len() == 1 && name[0].starts_with("a.yaml:5:31: warning: `app.invalid` does not resolve here"),
+            "{name:?}"
+        );
+    }
+}
