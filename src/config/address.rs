@@ -2,7 +2,7 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use super::spelling::{Spelling, shown};
+use super::spelling::{Spelling, bracketed, shown};
 use crate::route;
 
 /// A member's `host:port`.
@@ -53,6 +53,9 @@ fn split(text: &str) -> Result<(&str, &str), String> {
         }
         0 => Err(no_port()),
         1 => Ok(text.split_once(':').unwrap_or((text, ""))),
+        _ if let Some(meant) = bracketed(text) => {
+            Err(format!("`{}`: an IPv6 address stands in brackets; write `{meant}`", shown(text)))
+        }
         _ if text.parse::<Ipv6Addr>().is_ok() => Err(format!("`{0}` has no port; write `[{0}]:80`", shown(text))),
         _ => Err(format!("`{}` has too many `:`; an IPv6 address stands in brackets: `[::1]:8080`", shown(text))),
     }

@@ -31,7 +31,8 @@ pub(super) fn judge(keys: &ProbeKeys, preset: Option<Preset>, base: &Base, read:
         let (size, required) = (size_read.unwrap_or(size), required_read.unwrap_or(required));
         if required > size && !wrong {
             let place = if written.required.is_some() { "required" } else { "size" };
-            read.error(place, format!("{required} passes cannot be required of the last {size}"));
+            let remedy = format!("write `required: {size}` or less, or `size: {required}` or more");
+            read.error(place, format!("{required} passes cannot be required of the last {size}; {remedy}"));
         }
         return Judge::Window { size, required };
     }
@@ -62,9 +63,17 @@ pub(super) fn gates(keys: &ProbeKeys, judge: Judge, read: &mut Reading<'_>) -> G
                 format!("`max_latency_ratio` cannot be {ratio}; write more than 1, up to 1000"),
             );
         } else if one_fail_is_enough {
+            let remedy = match judge {
+                Judge::Consecutive { .. } => "write `failures: 2` or more".to_owned(),
+                Judge::Window { size: 1, .. } => "write a window such as `{ size: 5, required: 3 }`".to_owned(),
+                Judge::Window { size, .. } => format!("write `required: {}` or less", size - 1),
+            };
             read.error(
                 "max_latency_ratio",
-                "`max_latency_ratio` needs a judge that takes two fails or more to eject: one slow answer proves nothing",
+                format!(
+                    "`max_latency_ratio` needs a judge that takes two fails or more to eject: one slow answer proves nothing; \
+                     {remedy}, or leave it out"
+                ),
             );
         }
     }

@@ -220,7 +220,10 @@ fn headers(written: &Headers, mut read: Reading<'_>) -> Vec<(String, String)> {
         let place = read.at.key(name).name();
         let lower = name.to_ascii_lowercase();
         if name.is_empty() || !name.bytes().all(is_token_byte) {
-            read.problems.error_at(place, format!("`{}` cannot be the name of a field", shown(name)));
+            read.problems.error_at(
+                place,
+                format!("`{}` cannot be the name of a field; use letters, digits and `-`", shown(name)),
+            );
         } else if let Some((_, why)) = OWN_FIELDS.iter().find(|(own, _)| *own == lower) {
             read.problems.error_at(place, format!("`{name}` is the probe's own: {why}"));
         } else if fields.iter().any(|(other, _)| other.eq_ignore_ascii_case(name)) {

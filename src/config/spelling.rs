@@ -241,6 +241,9 @@ impl Spelling for SocketAddr {
         if text.parse::<u16>().is_ok() {
             return Err(format!("`{text}` is only a port; write `0.0.0.0:{text}` for every interface"));
         }
+        if let Some(meant) = bracketed(&text) {
+            return Err(format!("`{text}`: an IPv6 address with a port stands in brackets; write `{meant}`"));
+        }
         if let Some(port) = text.strip_prefix(':').or(text.strip_prefix("*:")) {
             return Err(format!("`{text}` is not an address; write `0.0.0.0:{port}` for every interface"));
         }
@@ -252,6 +255,13 @@ impl Spelling for SocketAddr {
         }
         Err(format!("`{text}` is not an address; write one such as `127.0.0.1:8080` or `[::1]:8080`"))
     }
+}
+
+/// `[::1]:80` for `::1:80`, which is an IPv6 address too, but hardly the one that is meant.
+pub(super) fn bracketed(text: &str) -> Option<String> {
+    let (host, port) = text.rsplit_once(':')?;
+    let is_port = port.bytes().all(|b| b.is_ascii_digit()) && port.parse::<u16>().is_ok_and(|port| port > 0);
+    (is_port && host.parse::<std::net::Ipv6Addr>().is_ok()).then(|| format!("[{host}]:{port}"))
 }
 
 impl Spelling for IpNet {
@@ -273,18 +283,22 @@ impl Spelling for Statuses {
     const EXPECTED: &'static str = "status codes such as `200-299,403`";
 
     fn read(text: &str) -> Result<Statuses, String> {
-        let mut ranges = Vec::new();
+        let (mut ranges, mut faults) = (Vec::new(), Vec::new());
         for part in text.split(',').map(str::trim) {
-            ranges.push(status_range(part)?);
+            match status_range(part) {
+                Ok(range) => ranges.push(range),
+                Err(fault) => faults.push(fault),
+            }
         }
         ranges.sort_unstable();
         for pair in ranges.windows(2) {
             let ((a, b), (c, d)) = (pair[0], pair[1]);
             if c <= b {
-                return Err(format!("{} and {} overlap", spell_range((a, b)), spell_range((c, d))));
+                let both = spell_range((a, b.max(d)));
+                faults.push(format!("{} and {} overlap; write `{both}`", spell_range((a, b)), spell_range((c, d))));
             }
         }
-        Ok(Statuses(ranges))
+        if faults.is_empty() { Ok(Statuses(ranges)) } else { Err(faults.join("; also: ")) }
     }
 }
 
