@@ -78,6 +78,60 @@ const ELSEWHERE: &[(&str, &[&str], &str)] = &[
     ("listeners[]", &["trusted_proxies", "access_log"], "at the top of the file"),
 ];
 
+/// Keys of other products: where, which, and what they are here.
+const SYNONYMS: &[(&str, &[&str], &str)] = &[
+    ("", &["frontends", "entrypoints", "servers", "bind", "listen"], "`listeners`"),
+    ("", &["backends", "upstreams", "upstream", "clusters", "services"], "`pools`"),
+    ("", &["rules", "locations", "virtual_hosts"], "`routes`"),
+    ("", &["api", "dashboard"], "`admin`"),
+    ("", &["log", "logs", "logging"], "`access_log`"),
+    ("listeners[]", &["bind", "listen", "port", "host"], "`address: \"0.0.0.0:8080\"`"),
+    (
+        "pools.*",
+        &["servers", "server", "backends", "targets", "nodes", "hosts", "endpoints", "origins", "upstreams"],
+        "`members`",
+    ),
+    (
+        "pools.*",
+        &["health_check", "healthcheck", "health_checks", "healthchecks", "health", "check", "health_probe"],
+        "`probe`",
+    ),
+    ("pools.*", &["lb", "lb_policy", "policy", "algorithm", "strategy", "load_balancing", "lb_method"], "`balance`"),
+    ("pools.*", &["cap", "max_ejected", "max_ejected_percent", "max_ejection_percent"], "`max_unhealthy_percent`"),
+    ("pools.*", &["panic_threshold", "fallback", "fail_open"], "`on_all_unhealthy`"),
+    (
+        "pools.*",
+        &["threshold", "unhealthy_threshold", "healthy_threshold", "rise", "fall", "max_fails"],
+        JUDGE_IN_PROBE,
+    ),
+    ("pools.*.members[]", &["host", "ip", "url", "server", "target", "port"], "`address: \"10.0.0.1:8080\"`"),
+    ("pools.*.members[]", &["backup"], "`tier: 1`"),
+    ("pools.*.members[]", &["priority"], "`tier`, 0 first"),
+    ("pools.*.members[]", &["down", "disabled", "enabled", "disable"], "`state: disabled`"),
+    ("pools.*.members[]", &["drain", "draining"], "`state: draining`"),
+    ("pools.*.members[]", &["max_fails", "rise", "fall"], "the pool's `probe`, for all members alike"),
+    ("pools.*.probe", &["url", "uri", "endpoint"], "`path`"),
+    ("pools.*.probe", &["period", "every", "frequency"], "`interval`"),
+    ("pools.*.probe", &["type", "protocol"], "`kind`"),
+    ("pools.*.probe", &["expected_status", "expected_codes", "codes", "match"], "`expect: { status: \"200-299\" }`"),
+    (
+        "pools.*.probe",
+        &["threshold", "unhealthy_threshold", "healthy_threshold", "failure_threshold", "rise", "fall", "retries"],
+        JUDGE,
+    ),
+    ("routes[]", &["prefix", "path_prefix", "location", "uri", "match"], "`path`"),
+    ("routes[]", &["backend", "upstream", "target", "service", "cluster"], "`pool`"),
+    ("routes[]", &["hosts", "domain", "server_name", "hostname"], "`host`, one a route"),
+];
+const JUDGE: &str = "`window: { size: 5, required: 3 }`, or `consecutive: { failures: 3, passes: 1 }`";
+const JUDGE_IN_PROBE: &str = "`window: { size: 5, required: 3 }` under `probe`, or `consecutive`";
+
+/// Whether somebody who wrote `other` may have meant `key`.
+pub(super) fn may_mean(other: &str, key: &str) -> bool {
+    let means = |here: &str| here.strip_prefix('`').is_some_and(|h| h.starts_with(key));
+    SYNONYMS.iter().any(|(_, others, here)| others.contains(&other) && means(here))
+}
+
 fn unknown_key(key: &str, known: &[&str], place: &str) -> String {
     if key == "<<" {
         return "unknown key `<<`; merging is not part of this language; write the keys out".to_owned();
@@ -87,6 +141,9 @@ fn unknown_key(key: &str, known: &[&str], place: &str) -> String {
     }
     if let Some((_, _, home)) = ELSEWHERE.iter().find(|(at, keys, _)| *at == place && keys.contains(&key)) {
         return format!("unknown key `{key}`; write it {home}");
+    }
+    if let Some((_, _, here)) = SYNONYMS.iter().find(|(at, keys, _)| *at == place && keys.contains(&key)) {
+        return format!("unknown key `{key}`; here it is {here}");
     }
     match likely(key, known) {
         Some(name) => format!("unknown key `{}`; did you mean `{name}`?", shown(key)),

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use super::hints::may_mean;
 use super::spelling::likely;
 
 /// A position, both counted from 1, the column in characters.
@@ -149,9 +150,10 @@ impl<'a> At<'a> {
         self.node.is_some_and(|n| n.lost.iter().any(|l| l == key))
     }
 
-    /// The part called `key`, or one whose name looks like a slip of it, was taken out.
+    /// The part called `key`, or one whose name looks like a slip or another product's word of it, was taken out.
     pub(super) fn may_have_lost(self, key: &str) -> bool {
-        let may_be = |lost: &String| lost == key || lost == "<<" || likely(lost, &[key]).is_some();
+        let may_be =
+            |lost: &String| lost == key || lost == "<<" || likely(lost, &[key]).is_some() || may_mean(lost, key);
         self.node.is_some_and(|n| n.lost.iter().any(may_be))
     }
 }

@@ -70,6 +70,9 @@ fn route_path(path: &str) -> Result<String, String> {
     if path.is_empty() {
         return Err("the path is empty; write `/`".to_owned());
     }
+    if path.starts_with(['~', '^']) {
+        return Err(format!("`{text}`: regular expressions are not supported; write a prefix such as `/api`"));
+    }
     if !path.starts_with('/') {
         return Err(format!("`{text}` does not begin with `/`; write `/{text}`"));
     }
@@ -77,7 +80,10 @@ fn route_path(path: &str) -> Result<String, String> {
         return Err(format!("`{text}`: a route looks at the path alone, without `?` and `#`"));
     }
     if let Some(prefix) = path.strip_suffix('*') {
-        let prefix = shown(prefix);
+        let prefix = match prefix.trim_end_matches(['/', '*']) {
+            "" => "/".to_owned(),
+            prefix => shown(prefix),
+        };
         return Err(format!("`{text}`: a path is a prefix already; write `{prefix}`"));
     }
     if let Some(c) = path.chars().find(|c| !c.is_ascii_graphic()) {

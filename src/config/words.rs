@@ -115,6 +115,9 @@ impl Spelling for Admin {
     const EXPECTED: &'static str = "`enabled`, `draining` or `disabled`";
 
     fn read(text: &str) -> Result<Admin, String> {
+        if let "down" | "maint" | "maintenance" | "off" | "false" = text {
+            return Err(format!("`{text}` is not known here; write `disabled`, or `draining` to finish what runs"));
+        }
         word(text, &[("enabled", Admin::Enabled), ("draining", Admin::Draining), ("disabled", Admin::Disabled)])
     }
 }
@@ -143,8 +146,23 @@ impl Spelling for BalanceWord {
     const EXPECTED: &'static str = "a policy such as `round_robin` or `{ least_requests: { choices: 2 } }`";
 
     fn read(text: &str) -> Result<BalanceWord, String> {
-        if let "peak_ewma" | "consistent_hash" = text {
-            return Err(format!("`{text}` is not supported yet; write `round_robin`, `least_requests` or `fastest`"));
+        let known = "`round_robin`, `least_requests`, `random` or `fastest`";
+        match text {
+            "peak_ewma" | "consistent_hash" => {
+                return Err(format!("`{text}` is not supported yet; write {known}"));
+            }
+            "ip_hash" | "hash" | "source" | "ring_hash" | "maglev" | "sticky" => {
+                return Err(format!(
+                    "`{text}` is not known here, and clients cannot be bound to members yet; write {known}"
+                ));
+            }
+            "least_conn" | "leastconn" | "least_connections" | "least_request" | "p2c" => {
+                return Err(format!("`{text}` is not known here; did you mean `least_requests`?"));
+            }
+            "rr" | "wrr" | "weighted" | "weighted_round_robin" | "static-rr" => {
+                return Err(format!("`{text}` is not known here; write `round_robin`, which goes by weight"));
+            }
+            _ => {}
         }
         let words = [
             ("round_robin", Policy::RoundRobin),
