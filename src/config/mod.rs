@@ -8,6 +8,7 @@
 
 mod address;
 mod advice;
+mod bare;
 mod domain;
 mod effective;
 mod env;

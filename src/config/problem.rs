@@ -53,6 +53,16 @@ impl Problems {
         Problems { file: file.to_owned(), found: Vec::new() }
     }
 
+    /// An empty list for the same file.
+    pub(super) fn none_yet(&self) -> Problems {
+        Problems::new(&self.file)
+    }
+
+    /// Adds what was found apart.
+    pub(super) fn append(&mut self, other: Problems) {
+        self.found.extend(other.found);
+    }
+
     /// Notes an error in the value at `at` (for a value that is missing: where its parent is named).
     pub(super) fn error(&mut self, at: At<'_>, message: impl Into<String>) {
         self.note(Severity::Error, at.mark(), message.into());

@@ -11,6 +11,7 @@ use serde::{Deserialize, Deserializer};
 use serde_path_to_error::Segment;
 use serde_yaml::{Mapping, Value};
 
+use super::bare;
 use super::hints::{self, Complaint};
 use super::marks::places;
 use super::places::{At, Mark, Node, Step};
@@ -35,6 +36,31 @@ impl Document {
             problems.error_at(mark, "a control character, which yaml does not take; remove it");
             return None;
         }
+        let mut found = problems.none_yet();
+        let document = Document::read_whole(text, &mut found);
+        if found.any_error()
+            && let Some((whole, bare)) = bare::disguised(text)
+        {
+            // It hides what else is wrong: read on as if it were quoted.
+            found = problems.none_yet();
+            let mut document = Document::read_whole(&whole, &mut found);
+            if let Some(document) = &mut document {
+                each_text(&mut document.value, &|text| *text = bare::undisguised(text));
+            }
+            for (mark, address) in bare {
+                found.error_at(
+                    mark,
+                    format!("an IPv6 address needs quotes, or yaml takes it for a list: \"{address}\""),
+                );
+            }
+            problems.append(found);
+            return document;
+        }
+        problems.append(found);
+        document
+    }
+
+    fn read_whole(text: &str, problems: &mut Problems) -> Option<Document> {
         let places = places(text, problems)?;
         match serde_yaml::from_str::<Tree>(text) {
             Ok(Tree(value)) => Some(Document { value, places }),
@@ -137,6 +163,15 @@ fn size(value: &Value) -> usize {
         Value::Sequence(items) => 1 + items.iter().map(size).sum::<usize>(),
         Value::Mapping(map) => 1 + map.values().map(size).sum::<usize>(),
         _ => 1,
+    }
+}
+
+fn each_text(value: &mut Value, change: &dyn Fn(&mut String)) {
+    match value {
+        Value::String(text) => change(text),
+        Value::Sequence(items) => items.iter_mut().for_each(|item| each_text(item, change)),
+        Value::Mapping(map) => map.values_mut().for_each(|item| each_text(item, change)),
+        _ => {}
     }
 }
 
