@@ -16,7 +16,8 @@ use std::time::Duration;
 use origin::Origin;
 
 use crate::config::{self, Config};
-use crate::server;
+use crate::control::SetupError;
+use crate::{clock, server};
 
 /// The file at the top of the repository.
 const SHIPPED: &str = include_str!("../../../proxy.yaml");
@@ -34,7 +35,10 @@ pub fn run(limit: Option<Duration>, any_port: bool) -> Result<(), Box<dyn Error>
     introduce(&stage, listener, admin, &origins);
     runtime.spawn(traffic::flow(listener));
     runtime.spawn(tell(origins));
-    server::run(stage.config.clone(), limit)?;
+    server::run(stage.config.clone(), limit).map_err(|error| match error {
+        SetupError::Bind { .. } => format!("{error} (try --any-port)").into(),
+        _ => Box::<dyn Error>::from(error),
+    })?;
     println!("the demo is over");
     Ok(())
 }
@@ -134,9 +138,14 @@ fn introduce(stage: &Stage, listener: SocketAddr, admin: SocketAddr, origins: &[
 async fn tell(origins: Vec<Origin>) {
     for turn in story::STORY.iter().cycle() {
         tokio::time::sleep(turn.after).await;
-        println!("---- {}", turn.words);
         if let Some(origin) = origins.get(turn.origin) {
             origin.turn(turn.mood);
+            say(&format!("---- origin {}: {}", origin.address, turn.words));
         }
     }
+}
+
+/// A line of the demo's own, with the time as the log beside it has it.
+fn say(line: &str) {
+    println!("{} {line}", humantime::format_rfc3339_millis(clock::wall()));
 }

@@ -13,22 +13,27 @@ pub struct Turn {
     pub origin: usize,
     /// What becomes of it.
     pub mood: Mood,
-    /// For the audience.
+    /// For the audience: what was done to it.
     pub words: &'static str,
 }
 
 /// The story, told again and again.
 pub const STORY: &[Turn] = &[
-    turn(4, 1, Failing, "the second origin begins to answer 503"),
-    turn(5, 2, Dead, "the third origin dies"),
-    turn(5, 3, Failing, "the fourth fails too, but the cap (50 % of 4) is used up: it is kept"),
-    turn(5, 0, Failing, "now all four are unwell: the pool falls open, round-robin over everyone"),
-    turn(5, 0, Well, "the first recovers, and the fallback is over"),
-    turn(4, 1, Well, "the second recovers"),
-    turn(1, 2, Well, "the third comes back to life"),
-    turn(1, 3, Well, "and the fourth: all is well"),
-    turn(5, 3, Slow, "the fourth becomes slow: right answers, but late"),
-    turn(8, 3, Well, "and quick again"),
+    turn(4, 1, Failing, "answers 503 from now on"),
+    turn(5, 2, Dead, "is stopped: connections are refused"),
+    turn(5, 3, Failing, "answers 503 from now on; two of four are out, the cap (50 %) allows no more: it will be kept"),
+    turn(
+        5,
+        0,
+        Failing,
+        "the last one, answers 503 from now on; nobody will be healthy, and all four serve: the fallback",
+    ),
+    turn(5, 0, Well, "answers 200 again; once it is healthy the fallback will be over"),
+    turn(4, 1, Well, "answers 200 again"),
+    turn(1, 2, Well, "is started again"),
+    turn(1, 3, Well, "answers 200 again, as all do now"),
+    turn(5, 3, Slow, "takes 250 ms longer: right answers, but late"),
+    turn(8, 3, Well, "is quick again"),
 ];
 
 const fn turn(after: u64, origin: usize, mood: Mood, words: &'static str) -> Turn {

@@ -38,7 +38,7 @@ pub async fn flow(address: SocketAddr) {
         for (what, count) in std::mem::take(&mut seen) {
             let _ = write!(line, "  {count} × {what}");
         }
-        println!("     traffic:{line}");
+        super::say(&format!("     traffic:{line}"));
     }
 }
 
