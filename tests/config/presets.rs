@@ -1,4 +1,7 @@
-//! Every cell of "The presets in one table" (product.md), read off what a bare pool of that preset means.
+//! "The presets in one table" (product.md), row by row, read off what a bare pool of that preset means.
+//!
+//! Not here, because no key of this release could say them: idle pools, slow start and passive checks, which no preset
+//! has. Of the row "gates/slow start/passive: none" only the gates are tested.
 
 use std::time::Duration;
 
