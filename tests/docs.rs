@@ -178,6 +178,57 @@ fn the_shipped_configuration_passes_check_without_advice() {
     assert!(said.is_empty(), "{}", said.join("\n"));
 }
 
+/// The words that `source` gives its variants: `Why::NoRoute => "no_route"`.
+fn words(source: &str) -> Vec<String> {
+    let word = |line: &str| Some(line.trim().split_once(" => \"")?.1.strip_suffix("\",")?.to_owned());
+    source.lines().filter_map(word).collect()
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).expect("a file of the repository")
+}
+
+#[test]
+fn every_word_of_the_access_log_is_in_its_page() {
+    let (page, source, health) =
+        (read("docs/access-log.md"), read("src/telemetry/words.rs"), read("src/health/mod.rs"));
+    // Words of two lists stand in both: so each list is looked for under its own heading.
+    let section = |heading: &str| {
+        let rest = page.split_once(heading).map(|(_, rest)| rest).expect(heading);
+        rest.split("\n## ").next().unwrap_or_default().to_owned()
+    };
+    let listed = |source: &str, of: &str| {
+        let body = source.split_once(&format!("impl {of} {{")).map(|(_, rest)| rest).expect(of);
+        words(body.split("\n}").next().unwrap_or_default())
+    };
+    let lists = [
+        (listed(&source, "Outcome"), "## `outcome`"),
+        (listed(&source, "Why"), "## `reason`"),
+        (listed(&source, "PickReason"), "## `lb.mode` and `lb.reason`"),
+        (listed(&source, "AttemptResult"), "## `attempts[].result`"),
+        (listed(&health, "Standing"), "## `attempts[].standing`"),
+    ];
+    for (words, heading) in lists {
+        assert!(words.len() >= 6, "{heading}: {words:?}");
+        let section = section(heading);
+        let missing: Vec<_> = words.iter().filter(|word| !section.contains(&format!("\n| `{word}` |"))).collect();
+        assert!(missing.is_empty(), "not in docs/access-log.md, {heading}: {missing:?}");
+    }
+}
+
+#[test]
+fn every_field_of_the_api_is_in_its_page() {
+    let (page, source) = (read("docs/admin.md"), read("src/admin/views.rs"));
+    let structs =
+        source.split("#[derive(Debug, Serialize)]").skip(1).map(|s| s.split("\n}").next().unwrap_or_default());
+    let fields = structs.flat_map(|s| s.lines().skip(2)).map(|line| line.trim().trim_start_matches("pub "));
+    let fields: Vec<&str> =
+        fields.filter(|line| !line.starts_with("//")).filter_map(|l| Some(l.split_once(": ")?.0)).collect();
+    assert!(fields.len() > 35, "{fields:?}");
+    let missing: Vec<_> = fields.iter().filter(|field| !page.contains(&format!("`{field}`"))).collect();
+    assert!(missing.is_empty(), "not in docs/admin.md: {missing:?}");
+}
+
 #[test]
 fn a_broken_configuration_is_reported_with_its_place_in_the_document() {
     let document = "# Title\n\ntext\n\n```yaml\nlisteners: [{ address: \"127.0.0.1:80\" }]\npools: { web: { members: [\"10.0.0.1:80\"] } }\nroutes: [{ pool: wbe }]\n```\n";
