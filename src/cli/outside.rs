@@ -40,7 +40,7 @@ fn problems(config: &Config, places: &Places) -> Vec<Problem> {
 /// What names mean here; `None` if they cannot even be asked for.
 fn resolve(config: &Config) -> Option<Addresses> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
-    let addresses = runtime.block_on(discovery::resolve(config));
+    let addresses = runtime.block_on(discovery::resolve(config, &Addresses::new()));
     // A resolver that hangs is not waited for.
     runtime.shutdown_background();
     Some(addresses)
