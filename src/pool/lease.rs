@@ -3,22 +3,24 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use super::{Member, Roster};
+use super::{Headline, Member, Roster};
 use crate::health::Standing;
 
 /// One request's seat on a member; dropping it gives it back.
+///
+/// It keeps no roster: a download of an hour would hold one of a version that is long gone.
 #[derive(Debug)]
 pub struct Lease {
     member: Arc<Member>,
-    roster: Arc<Roster>,
+    headline: Headline,
     standing: Standing,
 }
 
 impl Lease {
-    pub(super) fn new(roster: &Arc<Roster>, index: usize) -> Lease {
+    pub(super) fn new(roster: &Roster, index: usize) -> Lease {
         let member = roster.members()[index].clone();
         member.enter();
-        Lease { member, roster: roster.clone(), standing: roster.standing(index) }
+        Lease { member, headline: roster.headline(), standing: roster.standing(index) }
     }
 
     /// Who was picked.
@@ -31,9 +33,9 @@ impl Lease {
         self.standing
     }
 
-    /// The roster it was picked from.
-    pub fn roster(&self) -> &Roster {
-        &self.roster
+    /// How the pool stood when it was picked.
+    pub fn headline(&self) -> Headline {
+        self.headline
     }
 }
 

@@ -22,7 +22,7 @@ use tokio::sync::Notify;
 pub use budget::Budget;
 pub use lease::{Lease, Waiting};
 pub use member::Member;
-pub use roster::Roster;
+pub use roster::{Headline, Roster};
 
 use crate::balance::Policy;
 use crate::health::{self, Admin, Change, MemberId, Mode, Pace, PoolHealth, Rules, Sample, Spec, Verdict};

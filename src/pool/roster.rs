@@ -16,6 +16,19 @@ pub struct Roster {
     fails_when_unhealthy: bool,
 }
 
+/// How a pool stands, in few words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Headline {
+    /// How it serves.
+    pub mode: Mode,
+    /// The tier that serves.
+    pub tier: Option<u8>,
+    /// Members of the serving tier that take traffic.
+    pub in_rotation: usize,
+    /// Members of the serving tier.
+    pub total: usize,
+}
+
 impl Roster {
     /// The roster of `health` as it stands; `members` are the live parts, in the heart's order.
     pub fn new(health: &PoolHealth, policy: &Policy, members: &[Arc<Member>]) -> Roster {
@@ -34,6 +47,12 @@ impl Roster {
     /// Mode, tier and counts.
     pub fn picture(&self) -> &Picture {
         &self.picture
+    }
+
+    /// Mode, tier and counts, to keep.
+    pub fn headline(&self) -> Headline {
+        let Picture { mode, tier, in_rotation, total, .. } = self.picture;
+        Headline { mode, tier, in_rotation, total }
     }
 
     /// How the pool serves.

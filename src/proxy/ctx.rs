@@ -168,7 +168,7 @@ impl Ctx {
         self.refusal = None;
         self.fault = None;
         let lease = &picked.lease;
-        let picture = lease.roster().picture();
+        let picture = lease.headline();
         let waited = self.lb.map_or(Duration::ZERO, |lb| lb.waited) + picked.waited;
         self.lb = Some(Pick {
             mode: picture.mode,

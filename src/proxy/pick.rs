@@ -48,7 +48,7 @@ pub async fn pick(pool: &Pool, avoided: &[MemberId], limit: Option<Duration>) ->
 
 /// Why this member, for the log.
 pub fn reason(lease: &Lease, attempt: usize) -> PickReason {
-    match (lease.roster().mode(), lease.standing()) {
+    match (lease.headline().mode, lease.standing()) {
         _ if attempt > 0 => PickReason::Retry,
         (Mode::Fallback, _) => PickReason::Fallback,
         (_, Standing::Kept) => PickReason::Kept,
