@@ -10,6 +10,8 @@ mod budget;
 mod lease;
 mod member;
 mod roster;
+#[cfg(test)]
+mod tests;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -31,6 +33,12 @@ use crate::telemetry::EventLog;
 /// Requests that may wait for a first verdict at once; one too many is refused (health.md §2).
 const WAITERS: usize = 10_000;
 
+/// A new roster for no other reason than latency comes at most once in this much for each member: it takes a fiftieth of
+/// that to build, and members of a large pool are probed at any moment.
+const REST_PER_MEMBER: Duration = Duration::from_micros(10);
+/// Smaller pools never rest: it costs little, and who is probed rarely would be shown late.
+const TOO_SMALL_TO_REST: usize = 100;
+
 /// One pool, alive.
 pub struct Pool {
     name: Arc<str>,
@@ -51,6 +59,10 @@ struct Board {
     members: Vec<Arc<Member>>,
     /// Until when first verdicts are waited for before the pool counts as settled.
     settles_at: Duration,
+    /// When the present roster was made.
+    roster_at: Duration,
+    /// A latency has moved since then that the policy goes by.
+    roster_is_stale: bool,
 }
 
 /// What a configuration wants of a pool.
@@ -88,7 +100,7 @@ impl Pool {
         let roster = Roster::new(&health, &policy, &members);
         Pool {
             name: name.into(),
-            board: Mutex::new(Board { health, policy, members, settles_at }),
+            board: Mutex::new(Board { health, policy, members, settles_at, roster_at: now, roster_is_stale: false }),
             roster: ArcSwap::from_pointee(roster),
             turn: AtomicUsize::new(fastrand::usize(..)),
             changed: Notify::new(),
@@ -146,8 +158,9 @@ impl Pool {
         let member = &board.health.members()[index];
         let pace = member.pace();
         let latency_changed = board.members[index].learn(member);
-        let follows_latency = matches!(board.policy, Policy::Fastest { .. });
-        self.publish(&board, &changes, latency_changed && follows_latency);
+        board.roster_is_stale |= latency_changed && matches!(board.policy, Policy::Fastest { .. });
+        let is_due = board.new_roster_is_due(now);
+        self.publish(&mut board, now, &changes, is_due);
         Some(pace)
     }
 
@@ -158,7 +171,7 @@ impl Pool {
             return false;
         }
         let changes = board.health.administer(now, id, admin);
-        self.publish(&board, &changes, true);
+        self.publish(&mut board, now, &changes, true);
         true
     }
 
@@ -166,7 +179,8 @@ impl Pool {
     pub fn advance(&self, now: Duration) {
         let mut board = self.board();
         let changes = board.health.advance(now);
-        self.publish(&board, &changes, false);
+        let is_due = board.new_roster_is_due(now);
+        self.publish(&mut board, now, &changes, is_due);
     }
 
     /// When [`Pool::advance`] will next have something to do.
@@ -195,7 +209,7 @@ impl Pool {
         board.members = members;
         board.policy = policy;
         self.budget.set_percent(budget_percent);
-        self.publish(&board, &changes, true);
+        self.publish(&mut board, now, &changes, true);
     }
 
     /// Whether the first verdicts are in, or have been waited for long enough. It stays so over reloads, unless one leaves
@@ -211,10 +225,12 @@ impl Pool {
     }
 
     /// Makes what changed visible to requests first, and then to people.
-    fn publish(&self, board: &Board, changes: &[Change], rebuild: bool) {
+    fn publish(&self, board: &mut Board, now: Duration, changes: &[Change], rebuild: bool) {
         if changes.is_empty() && !rebuild {
             return;
         }
+        board.roster_at = now;
+        board.roster_is_stale = false;
         self.roster.store(Arc::new(Roster::new(&board.health, &board.policy, &board.members)));
         self.changed.notify_waiters();
         self.events.announce(&self.name, &board.health, changes);
@@ -230,6 +246,13 @@ impl Board {
     fn is_settled(&self, now: Duration) -> bool {
         let is_known = |m: &health::Member| m.verdict() != Verdict::Unknown || m.last_sample().is_some();
         now >= self.settles_at || self.health.members().iter().all(|m| m.admin() == Admin::Disabled || is_known(m))
+    }
+
+    /// Whether latencies alone ask for a new roster, and the last one is old enough.
+    fn new_roster_is_due(&self, now: Duration) -> bool {
+        let members = self.members.len();
+        let rest = if members < TOO_SMALL_TO_REST { Duration::ZERO } else { REST_PER_MEMBER * members as u32 };
+        self.roster_is_stale && now >= self.roster_at.saturating_add(rest)
     }
 }
 
