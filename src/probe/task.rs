@@ -100,8 +100,13 @@ impl Task {
                     due = self.next(&round);
                     known = Some(round);
                 }
-                // Nobody's member any more.
-                Ok(None) => return self.plan(Duration::ZERO),
+                Ok(None) => {
+                    if !self.is_handed_over().await {
+                        return;
+                    }
+                    due = clock::monotonic();
+                    known = None;
+                }
                 Err(panic) => {
                     self.mourn(&panic);
                     due = clock::monotonic() + self.interval().min(BACKOFF * 2u32.saturating_pow(panics));
@@ -119,8 +124,10 @@ impl Task {
             self.plan(due);
             let at = Instant::now() + due.saturating_sub(clock::monotonic());
             tokio::select! {
-                () = tokio::time::sleep_until(at) => return true,
+                // One that is wanted now and due now is one.
+                biased;
                 () = self.now.notified() => return true,
+                () = tokio::time::sleep_until(at) => return true,
                 changed = self.targets.changed() => {
                     if changed.is_err() {
                         return false;
@@ -129,6 +136,14 @@ impl Task {
                 }
             }
         }
+    }
+
+    /// Nobody's member any more: waits for others to probe it for; false: nobody wants it.
+    ///
+    /// It does not end by itself: whoever hands over members meanwhile has to find somebody who takes them.
+    async fn is_handed_over(&mut self) -> bool {
+        self.plan(Duration::ZERO);
+        self.targets.changed().await.is_ok()
     }
 
     /// One probe and its reports; `None`: the member is gone, whoever asked for it.

@@ -1,8 +1,8 @@
 //! Who is probed, when, and what survives.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::mpsc::RecvTimeoutError;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex};
 
 use super::origin::Step;
 use super::scene::{NEVER, Scene};
@@ -162,8 +162,30 @@ fn a_member_has_one_probe_in_flight_at_most() {
     assert!(scene.count(|c| &c.started) <= others + 2, "started, but for the one in flight of each member");
 }
 
+/// Between a report that found its member gone and the end of its task, others were handed to a task that then ended.
 #[test]
-fn a_member_whose_task_has_ended_is_taken_up_again() {
+fn members_handed_over_while_a_report_finds_the_member_gone_are_probed() {
+    let scene = Scene::new(100);
+    let origin = scene.healthy();
+    let ((told, is_told), (go_on, may_go_on)) = (channel(), channel::<()>());
+    let may_go_on = Mutex::new(may_go_on);
+    let gone: Report = Arc::new(move |_, _| {
+        told.send(()).ok()?;
+        may_go_on.lock().unwrap().recv().ok()?;
+        None
+    });
+    let mine = scene.target(1, 7, origin.address, NEVER);
+    scene.prober.follow(vec![Target { report: gone, ..mine.clone() }]);
+    is_told.recv_timeout(PATIENCE).expect("the report");
+    // The same as before: no newcomer, who would ask for a probe of its own.
+    scene.prober.follow(vec![mine]);
+    go_on.send(()).unwrap();
+    assert_pass(&scene.report().3);
+    scene.until("another is planned", || scene.prober.next_probe_at("web", MemberId(1)).is_some());
+}
+
+#[test]
+fn a_member_that_was_gone_is_taken_up_again() {
     let scene = Scene::new(100);
     let origin = scene.healthy();
     let good = scene.target(1, 7, origin.address, NEVER);
