@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
 use crate::config::{AccessLog as LogTo, Loaded};
@@ -36,7 +37,15 @@ pub fn run(path: PathBuf, limit: Option<Duration>) -> Result<(), SetupError> {
     }
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(1).thread_name("control").enable_all().build()?;
-    runtime.block_on(serve(path, loaded, limit))
+    to_the_end(runtime, serve(path, loaded, limit))
+}
+
+/// Runs to the end of `main` and waits for nothing else: a look-up of a name that was given up goes on in its thread for as
+/// long as the resolver likes, and dropping a runtime would wait for it.
+fn to_the_end<T>(runtime: Runtime, main: impl Future<Output = T>) -> T {
+    let end = runtime.block_on(main);
+    runtime.shutdown_background();
+    end
 }
 
 async fn serve(path: PathBuf, loaded: Loaded, limit: Option<Duration>) -> Result<(), SetupError> {
@@ -94,5 +103,23 @@ fn sink(to: &LogTo) -> Sink {
         LogTo::Off => Sink::Off,
         LogTo::Stdout => Sink::Stdout,
         LogTo::File(path) => Sink::File(path.clone()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A start that was refused, or an end, hung for as long as the resolver did.
+    #[test]
+    fn a_look_up_that_was_given_up_does_not_delay_the_end() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        let (resolver, answer) = std::sync::mpsc::channel::<()>();
+        let end = to_the_end(runtime, async move {
+            drop(tokio::task::spawn_blocking(move || answer.recv_timeout(Duration::from_secs(20))));
+            "refused"
+        });
+        assert_eq!(end, "refused");
+        assert!(resolver.send(()).is_ok(), "the look-up was waited for");
     }
 }
