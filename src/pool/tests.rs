@@ -289,7 +289,8 @@ fn assert_fit(pool: &Pool, lease: &Lease) {
         let member = health.member(lease.member().id()).expect("it is in the pool");
         let standing = health.picture().standings[health.index_of(member.id()).expect("it is")];
         assert_eq!((standing, health.picture().mode), (lease.standing(), lease.headline().mode));
-        let wanted = member.admin() == Admin::Enabled && member.spec().weight > 0 && member.spec().key.address.is_some();
+        let wanted =
+            member.admin() == Admin::Enabled && member.spec().weight > 0 && member.spec().key.address.is_some();
         assert!(wanted, "not wanted: {member:?}");
         let fit = match lease.headline().mode {
             Mode::Fallback => standing == Standing::Fallback,
