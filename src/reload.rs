@@ -66,6 +66,10 @@ async fn take(control: &Control, floor: &Floor) -> Result<Arc<Snapshot>, Refused
     config.admin = in_force(old.config.admin.as_ref(), config.admin.as_ref());
     let config = Arc::new(config);
     let addresses = discovery::resolve(&config, &control.addresses()).await;
+    // That may have taken seconds.
+    if control.is_draining() {
+        return Err(Refused::Ending);
+    }
     let prepared = Prepared::new(&config, &places, addresses).map_err(Refused::Config)?;
     let open = floor.listening();
     let new: Vec<_> = config.listeners.iter().filter(|l| find(&open, l).is_none()).cloned().collect();
@@ -80,13 +84,16 @@ async fn take(control: &Control, floor: &Floor) -> Result<Arc<Snapshot>, Refused
     for (listening, sockets) in bound {
         floor.open(listening, sockets);
     }
-    for listening in &open {
+    let mut leaving = Vec::new();
+    for listening in open {
         match config.listeners.iter().find(|l| listening.is(l)) {
             Some(kept) => listening.set(kept),
-            None => floor.close(listening),
+            None => leaving.push(listening),
         }
     }
-    Ok(control.adopt(config, prepared))
+    let adopted = control.adopt(config, prepared);
+    floor.close(&leaving).await;
+    Ok(adopted)
 }
 
 fn find<'a>(open: &'a [Arc<Listening>], wanted: &config::Listener) -> Option<&'a Arc<Listening>> {

@@ -1,7 +1,10 @@
 //! SIGHUP: what changed changes, what did not keeps its health, and a refused file changes nothing.
 
+use std::net::{Ipv4Addr, TcpListener};
+
+use crate::harness::client::get;
 use crate::harness::proxy::{PROBE, Proxy, config_of, pool_config};
-use crate::harness::{Answer, Gate, Line, Load, Origin, When, eventually};
+use crate::harness::{Answer, Connection, Gate, Line, Load, Origin, When, eventually};
 
 #[test]
 fn twenty_reloads_under_load_fail_nothing_and_forget_nobody() {
@@ -103,6 +106,36 @@ fn refused_file_changes_nothing_and_the_next_good_one_is_taken() {
 fn await_refusal(proxy: &Proxy, mark: usize) {
     let refused = |line: &Line| line.is_error() && line.text("message").contains("refused");
     proxy.await_log("the refusal of a reload", mark, refused);
+}
+
+/// A port that was free a moment ago.
+fn free_port() -> u16 {
+    let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+    taken.local_addr().expect("bound").port()
+}
+
+/// The configuration of one pool, with a listener `web` on a port of the kernel's, and these.
+fn with_listeners(more: &[String]) -> String {
+    let listeners = [&[r#"{ address: "127.0.0.1:0", name: web }"#.to_owned()], more].concat().join(", ");
+    format!("listeners: [{listeners}]\n{}", config_of(&["\"127.0.0.1:1\"".to_owned()], "probe: off"))
+}
+
+fn listener(ip: &str, port: u16) -> String {
+    format!(r#"{{ address: "{ip}:{port}", name: other }}"#)
+}
+
+/// The sockets of a listener that left were still open when the next reload wanted its address.
+#[test]
+fn listener_that_left_can_come_back_at_once() {
+    let port = free_port();
+    let (without, with) = (with_listeners(&[]), with_listeners(&[listener("127.0.0.1", port)]));
+    let proxy = Proxy::start(&without);
+    for _ in 0..10 {
+        proxy.reload(&with);
+        assert_eq!(get((Ipv4Addr::LOCALHOST, port).into(), "/").status, 502, "nobody is behind it");
+        proxy.reload(&without);
+        assert!(Connection::try_open((Ipv4Addr::LOCALHOST, port).into()).is_err());
+    }
 }
 
 #[test]
