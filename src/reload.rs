@@ -34,7 +34,7 @@ pub enum Refused {
 /// Why everything stays as it was.
 pub async fn reload(control: &Control, floor: &Floor) -> Result<Arc<Snapshot>, Refused> {
     // One at a time: the second sees what the first has done.
-    let _turn = control.reloading().lock().await;
+    let _turn = control.turn_to_reload().await;
     let taken = take(control, floor).await;
     match &taken {
         Ok(snapshot) => {

@@ -17,16 +17,17 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use tokio::sync::watch;
+use tokio::task::AbortHandle;
 
 pub use floor::{Bound, Floor, bind, threads};
 pub use prepare::Prepared;
 
 use crate::clock;
-use crate::config::{Config, Problem};
+use crate::config::{Config, Probe, Problem};
 use crate::health::{Admin, MemberId, Mode};
 use crate::listener::Traffic;
-use crate::pool::Pool;
-use crate::probe::{Check, Prober, Target};
+use crate::pool::{Member, Pool};
+use crate::probe::{Check, Prober, Recipe, Target};
 use crate::snapshot::{Addresses, Served, Snapshot};
 use crate::telemetry::{AccessLog, EventLog};
 
@@ -76,7 +77,7 @@ pub struct Control {
     path: PathBuf,
     snapshot: Arc<ArcSwap<Snapshot>>,
     events: Arc<EventLog>,
-    prepared: Mutex<Prepared>,
+    following: Mutex<Following>,
     ending: watch::Sender<bool>,
     log: AccessLog,
     traffic: Arc<Traffic>,
@@ -84,6 +85,18 @@ pub struct Control {
     draining: AtomicBool,
     reloading: tokio::sync::Mutex<()>,
 }
+
+/// What the prober and the alarm follow. Who makes them follow holds it from the look at the present generation to the
+/// end, so that the last to do so has seen the latest, and a generation is never seen with another one's recipes.
+struct Following {
+    prepared: Prepared,
+    /// Wakes pools at their deadlines.
+    alarm: Option<AbortHandle>,
+}
+
+/// The turn to reload; the next comes when it is dropped.
+#[must_use]
+pub struct Turn<'a>(#[expect(dead_code, reason = "held, not looked at")] tokio::sync::MutexGuard<'a, ()>);
 
 impl Control {
     /// Starts probing what the present generation has.
@@ -94,7 +107,7 @@ impl Control {
             path,
             snapshot,
             events,
-            prepared: Mutex::new(prepared),
+            following: Mutex::new(Following { prepared, alarm: None }),
             ending,
             log,
             traffic,
@@ -102,7 +115,7 @@ impl Control {
             draining: AtomicBool::new(false),
             reloading: tokio::sync::Mutex::new(()),
         };
-        control.follow();
+        control.follow(&mut control.following());
         Ok(control)
     }
 
@@ -146,7 +159,7 @@ impl Control {
         let (pool, id) = self.find(pool, member)?;
         pool.live.administer(clock::monotonic(), id, admin).then_some(())?;
         // One that was disabled is probed again, one that is now is not.
-        self.follow();
+        self.follow(&mut self.following());
         Some(())
     }
 
@@ -181,25 +194,27 @@ impl Control {
         self.prepared().addresses.clone()
     }
 
-    /// Whoever reloads holds this.
-    pub fn reloading(&self) -> &tokio::sync::Mutex<()> {
-        &self.reloading
+    /// Waits for the turn to reload: one at a time, and the next sees what the one before has done.
+    pub async fn turn_to_reload(&self) -> Turn<'_> {
+        Turn(self.reloading.lock().await)
     }
 
     /// Takes a configuration that was prepared: the next generation serves from here on. Cannot fail.
     pub fn adopt(&self, config: Arc<Config>, prepared: Prepared) -> Arc<Snapshot> {
+        let mut following = self.following();
         let old = self.snapshot();
         let next = Snapshot::next(Some(&old), clock::monotonic(), config, &prepared.addresses, &self.events);
         let next = Arc::new(next);
         self.snapshot.store(next.clone());
-        *self.prepared() = prepared;
+        following.prepared = prepared;
         self.prober.set_places(next.config.max_concurrent_probes);
-        self.follow();
+        self.follow(&mut following);
         next
     }
 
     /// Ends probing.
     pub fn stop(&self) {
+        self.following().alarm.take().inspect(AbortHandle::abort);
         self.prober.stop();
     }
 
@@ -209,52 +224,21 @@ impl Control {
         self.ending.send_replace(true);
     }
 
-    fn prepared(&self) -> MutexGuard<'_, Prepared> {
-        self.prepared.lock().unwrap_or_else(PoisonError::into_inner)
+    fn following(&self) -> MutexGuard<'_, Following> {
+        self.following.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Makes the prober follow exactly the members that are to be probed, and wakes pools at their deadlines.
-    fn follow(&self) {
+    fn follow(&self, following: &mut Following) {
         let snapshot = self.snapshot();
-        self.prober.follow(snapshot.pools.values().flat_map(|pool| self.targets(pool)).collect());
-        for pool in snapshot.pools.values() {
-            let Some(deadline) = pool.live.next_deadline() else { continue };
-            let pool = pool.live.clone();
-            tokio::spawn(async move {
-                tokio::time::sleep(deadline.saturating_sub(clock::monotonic())).await;
-                pool.advance(clock::monotonic());
-            });
-        }
-    }
-
-    fn targets(&self, pool: &Arc<Served>) -> Vec<Target> {
-        let (Some(probe), Some(recipe)) = (&pool.config.probe, self.prepared().recipes.get(&pool.config.name).cloned())
-        else {
-            return Vec::new();
-        };
-        pool.live.read(|health, members| {
-            let probed = health.members().iter().zip(members).filter(|(m, _)| m.admin() != Admin::Disabled);
-            let targets = probed.filter_map(|(member, live)| {
-                let spec = member.spec();
-                let mut address = spec.key.address?;
-                address.set_port(probe.port.unwrap_or(address.port()));
-                // It could be made when the configuration was prepared.
-                let check = Check::new(&recipe, host_of(&spec.key.name), address).ok()?;
-                let (id, fingerprint, reported) = (member.id(), spec.fingerprint, pool.live.clone());
-                Some(Target {
-                    pool: pool.live.name().clone(),
-                    member: id,
-                    fingerprint,
-                    name: spec.key.name.clone(),
-                    check: Arc::new(check),
-                    interval: probe.interval,
-                    fast_interval: probe.fast_interval,
-                    report: Arc::new(move |now, sample| reported.report(now, id, fingerprint, sample)),
-                    next_probe_at: live.next_probe_at().clone(),
-                })
-            });
-            targets.collect()
-        })
+        let recipes = &following.prepared.recipes;
+        let targets = snapshot.pools.values().filter_map(|pool| {
+            let (probe, recipe) = (pool.config.probe.as_ref()?, recipes.get(&pool.config.name)?);
+            Some(targets(&pool.live, probe, recipe))
+        });
+        self.prober.follow(targets.flatten().collect());
+        following.alarm.take().inspect(AbortHandle::abort);
+        following.alarm = alarm(&snapshot);
     }
 
     fn find(&self, pool: &str, member: &str) -> Option<(Arc<Served>, MemberId)> {
@@ -263,6 +247,51 @@ impl Control {
         let found = roster.members().iter().find(|m| **m.label() == *member || m.key().name == member)?.id();
         Some((pool, found))
     }
+}
+
+/// The members of a pool that are to be probed.
+fn targets(pool: &Arc<Pool>, probe: &Probe, recipe: &Arc<Recipe>) -> Vec<Target> {
+    // Under the pool's lock only what is needed is noted down; reports wait meanwhile.
+    let probed: Vec<_> = pool.read(|health, members| {
+        let both = health.members().iter().zip(members);
+        let probed = both.filter(|(member, _)| member.admin() != Admin::Disabled);
+        probed.map(|(member, live)| (member.spec().fingerprint, live.clone())).collect()
+    });
+    let target = |(fingerprint, live): (u64, Arc<Member>)| {
+        let (id, name) = (live.id(), &live.key().name);
+        let mut address = live.address()?;
+        address.set_port(probe.port.unwrap_or(address.port()));
+        // It could be made when the configuration was prepared.
+        let check = Check::new(recipe, host_of(name), address).ok()?;
+        let reported = pool.clone();
+        Some(Target {
+            pool: pool.name().clone(),
+            member: id,
+            fingerprint,
+            name: name.clone(),
+            check: Arc::new(check),
+            interval: probe.interval,
+            fast_interval: probe.fast_interval,
+            report: Arc::new(move |now, sample| reported.report(now, id, fingerprint, sample)),
+            next_probe_at: live.next_probe_at().clone(),
+        })
+    };
+    probed.into_iter().filter_map(target).collect()
+}
+
+/// Lets time pass in the pools that wait for it, each at its deadline; one task for all.
+fn alarm(snapshot: &Snapshot) -> Option<AbortHandle> {
+    let pools = snapshot.pools.values().map(|pool| &pool.live);
+    let mut waiting: Vec<(Duration, Arc<Pool>)> =
+        pools.filter_map(|pool| Some((pool.next_deadline()?, pool.clone()))).collect();
+    waiting.sort_by_key(|(deadline, _)| *deadline);
+    let ring = async |waiting: Vec<(Duration, Arc<Pool>)>| {
+        for (deadline, pool) in waiting {
+            tokio::time::sleep(deadline.saturating_sub(clock::monotonic())).await;
+            pool.advance(clock::monotonic());
+        }
+    };
+    (!waiting.is_empty()).then(|| tokio::spawn(ring(waiting)).abort_handle())
 }
 
 /// The host of `host:port`; an IPv6 literal without its brackets.
