@@ -3,6 +3,8 @@
 //! Everything that can be refused is tried first: reading, meaning, probes, sockets of new listeners. What follows cannot
 //! fail: pools take their new shape with all they know, the generation is swapped in one store, the prober follows.
 
+use std::io::ErrorKind;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use crate::config::{self, AdminListener, Config, Problem, Severity};
@@ -23,6 +25,17 @@ pub enum Refused {
     /// A new listener cannot be had.
     #[error(transparent)]
     Start(#[from] SetupError),
+    /// A new listener is in the way of one that would close.
+    #[error(
+        "cannot listen on {wanted} while {open} is open: new listeners open before old ones close; leave {open} out in one \
+         reload and add {wanted} in the next, or restart"
+    )]
+    Overlap {
+        /// The new one.
+        wanted: SocketAddr,
+        /// The one it overlaps.
+        open: SocketAddr,
+    },
     /// The process is about to end.
     #[error("the process is ending")]
     Ending,
@@ -73,7 +86,7 @@ async fn take(control: &Control, floor: &Floor) -> Result<Arc<Snapshot>, Refused
     let prepared = Prepared::new(&config, &places, addresses).map_err(Refused::Config)?;
     let open = floor.listening();
     let new: Vec<_> = config.listeners.iter().filter(|l| find(&open, l).is_none()).cloned().collect();
-    let bound = control::bind(&new)?;
+    let bound = control::bind(&new).map_err(|error| explained(error, &open))?;
     // From here on nothing can be refused any more.
     for advice in &loaded.advice {
         tracing::warn!(target: "config", "{advice}");
@@ -94,6 +107,22 @@ async fn take(control: &Control, floor: &Floor) -> Result<Arc<Snapshot>, Refused
     let adopted = control.adopt(config, prepared);
     floor.close(&leaving).await;
     Ok(adopted)
+}
+
+/// An address in use may be in use by ourselves.
+fn explained(error: SetupError, open: &[Arc<Listening>]) -> Refused {
+    let SetupError::Bind { address, cause } = &error else { return Refused::Start(error) };
+    let in_the_way = open.iter().map(|listening| listening.address()).find(|open| overlap(*address, *open));
+    match in_the_way {
+        Some(open) if cause.kind() == ErrorKind::AddrInUse => Refused::Overlap { wanted: *address, open },
+        _ => Refused::Start(error),
+    }
+}
+
+/// Whether the kernel would not have both: one is the other's port on all addresses. Families do not meet (`listener`).
+fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
+    let one_is_all = one.ip().is_unspecified() || other.ip().is_unspecified();
+    one_is_all && one.port() == other.port() && one.is_ipv4() == other.is_ipv4()
 }
 
 fn find<'a>(open: &'a [Arc<Listening>], wanted: &config::Listener) -> Option<&'a Arc<Listening>> {
@@ -152,6 +181,21 @@ mod tests {
         };
         for (old, new, expected) in rows {
             assert_eq!(in_force(admin(old).as_ref(), admin(new).as_ref()), admin(expected), "{old:?} {new:?}");
+        }
+    }
+
+    #[test]
+    fn all_addresses_overlap_with_each_of_their_family() {
+        for (one, other, expected) in [
+            ("127.0.0.1:80", "0.0.0.0:80", true),
+            ("0.0.0.0:80", "10.0.0.1:80", true),
+            ("0.0.0.0:80", "10.0.0.1:81", false),
+            ("127.0.0.1:80", "127.0.0.2:80", false),
+            ("[::]:80", "[::1]:80", true),
+            ("[::]:80", "127.0.0.1:80", false),
+        ] {
+            let address = |text: &str| text.parse::<SocketAddr>().expect("an address");
+            assert_eq!(overlap(address(one), address(other)), expected, "{one} {other}");
         }
     }
 }

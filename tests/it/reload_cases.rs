@@ -139,6 +139,22 @@ fn listener_that_left_can_come_back_at_once() {
 }
 
 #[test]
+fn listener_in_the_way_of_another_is_named() {
+    let port = free_port();
+    let proxy = Proxy::start(
+        &with_listeners(&[listener("127.0.0.1", port)]).replace(r#"{ address: "127.0.0.1:0", name: web }, "#, ""),
+    );
+    proxy.rewrite(&with_listeners(&[listener("0.0.0.0", port)]));
+    let mark = proxy.mark();
+    proxy.signal("HUP");
+    let refused =
+        proxy.await_log("the refusal of a reload", mark, |line| line.is_error() && line.text("kind") == "reload");
+    let told = format!("cannot listen on 0.0.0.0:{port} while 127.0.0.1:{port} is open");
+    assert!(refused.text("reason").starts_with(&told), "{}", refused.raw);
+    assert_eq!(proxy.get("/still-open").status, 502);
+}
+
+#[test]
 fn removed_member_is_probed_no_more_and_comes_back_as_new() {
     let (a, b) = (Origin::start(), Origin::start());
     let both = pool_config(&[&a, &b], "");
