@@ -33,8 +33,8 @@ use crate::telemetry::EventLog;
 /// Requests that may wait for a first verdict at once; one too many is refused (health.md §2).
 const WAITERS: usize = 10_000;
 
-/// A new roster for no other reason than latency comes at most once in this much for each member: it takes a fiftieth of
-/// that to build, and members of a large pool are probed at any moment.
+/// A new roster for no other reason than latency comes at most once in this much for each member: building it takes about
+/// a hundredth of that, and in a large pool the next sample, which brings it, is never far.
 const REST_PER_MEMBER: Duration = Duration::from_micros(10);
 /// Smaller pools never rest: it costs little, and who is probed rarely would be shown late.
 const TOO_SMALL_TO_REST: usize = 100;
