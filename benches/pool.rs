@@ -1,4 +1,5 @@
-//! A pool of 10,000 members: its beginning, a transition with its new roster, a sample that changes nothing, a pick.
+//! A pool of 10,000 members: its beginning, a transition with its new roster, a sample that changes nothing, a pick,
+//! and what `fastest` makes of latencies.
 
 use std::hint::black_box;
 use std::net::SocketAddr;
@@ -60,6 +61,21 @@ fn pool(criterion: &mut Criterion) {
         b.iter(|| match live.pick(black_box(&[])) {
             Pick::Member(lease) => lease,
             _ => unreachable!("everyone is healthy"),
+        });
+    });
+
+    let live = new(Plan { policy: Policy::Fastest { sensitivity: Duration::from_millis(20) }, ..plan() });
+    let mut sent = 0;
+    let mut latency_moves = |now: Duration| {
+        sent += 1;
+        live.report(now, first, 0, Sample::pass(Duration::from_micros(sent)))
+    };
+    group.bench_function("fastest: latencies that move", |b| b.iter(|| latency_moves(NOW)));
+    let mut now = NOW;
+    group.bench_function("fastest: a roster for them, now and then", |b| {
+        b.iter(|| {
+            now += Duration::from_secs(1);
+            latency_moves(now)
         });
     });
     group.finish();
