@@ -86,7 +86,7 @@ async fn take(control: &Control, floor: &Floor) -> Result<Arc<Snapshot>, Refused
     let prepared = Prepared::new(&config, &places, addresses).map_err(Refused::Config)?;
     let open = floor.listening();
     let new: Vec<_> = config.listeners.iter().filter(|l| find(&open, l).is_none()).cloned().collect();
-    let bound = control::bind(&new).map_err(|error| explained(error, &open))?;
+    let bound = control::bind(&new, floor.threads()).map_err(|error| explained(error, &open))?;
     // From here on nothing can be refused any more.
     for advice in &loaded.advice {
         tracing::warn!(target: "config", "{advice}");
@@ -133,6 +133,9 @@ fn needs_restart(old: &Config, new: &Config) -> Vec<&'static str> {
     let mut what = Vec::new();
     if old.admin.as_ref().map(|a| a.address) != new.admin.as_ref().map(|a| a.address) {
         what.push("admin.address");
+    }
+    if old.threads != new.threads {
+        what.push("threads");
     }
     if old.access_log != new.access_log {
         what.push("access_log");

@@ -34,6 +34,8 @@ pub struct Config {
     pub routes: Vec<Route>,
     /// `max_concurrent_probes`, default 8,192.
     pub max_concurrent_probes: usize,
+    /// Threads that serve clients; `None`: one for each processor.
+    pub threads: Option<usize>,
 }
 
 impl Config {

@@ -35,18 +35,19 @@ impl Config {
             AccessLog::File(path) => json!({ "path": path.display().to_string(), "format": "json" }),
         };
         let pools: Map<String, Value> = self.pools.iter().map(|(name, p)| (name.clone(), pool(p))).collect();
-        json!({
-            "version": 1,
-            "listeners": self.listeners.iter().map(listener).collect::<Vec<_>>(),
-            "admin": admin,
-            "access_log": access_log,
-            "trusted_proxies": self.trusted_proxies.iter().map(|r| r.to_string()).collect::<Vec<_>>(),
-            "lame_duck": span(self.lame_duck),
-            "drain_timeout": span(self.drain_timeout),
-            "max_concurrent_probes": self.max_concurrent_probes,
-            "pools": pools,
-            "routes": self.routes.iter().map(route).collect::<Vec<_>>(),
-        })
+        object([
+            ("version", Some(json!(1))),
+            ("listeners", Some(json!(self.listeners.iter().map(listener).collect::<Vec<_>>()))),
+            ("admin", Some(json!(admin))),
+            ("access_log", Some(json!(access_log))),
+            ("trusted_proxies", Some(json!(self.trusted_proxies.iter().map(|r| r.to_string()).collect::<Vec<_>>()))),
+            ("lame_duck", Some(json!(span(self.lame_duck)))),
+            ("drain_timeout", Some(json!(span(self.drain_timeout)))),
+            ("max_concurrent_probes", Some(json!(self.max_concurrent_probes))),
+            ("threads", self.threads.map(|n| json!(n))),
+            ("pools", Some(json!(pools))),
+            ("routes", Some(json!(self.routes.iter().map(route).collect::<Vec<_>>()))),
+        ])
     }
 }
 

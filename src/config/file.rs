@@ -29,6 +29,7 @@ pub(super) struct File {
     pub(super) lame_duck: Written<Duration>,
     pub(super) drain_timeout: Written<Duration>,
     pub(super) max_concurrent_probes: Written<u64>,
+    pub(super) threads: Written<u64>,
     pub(super) pools: Option<BTreeMap<String, PoolKeys>>,
     pub(super) routes: Option<Vec<RouteKeys>>,
 }

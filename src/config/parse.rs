@@ -32,6 +32,7 @@ pub(super) fn config(file: &File, at: At<'_>, problems: &mut Problems) -> Config
         top.error("version", format!("version {version} is not known; this is version 1"));
     }
     let max_concurrent_probes = top.count("max_concurrent_probes", &file.max_concurrent_probes, 1..=1_000_000);
+    let threads = top.count("threads", &file.threads, 1..=1024);
     let lame_duck = top.span("lame_duck", &file.lame_duck, Duration::ZERO..=DAY);
     let drain_timeout = top.span("drain_timeout", &file.drain_timeout, Duration::ZERO..=DAY);
     let listeners = listeners(file.listeners.as_deref(), &mut top);
@@ -50,6 +51,7 @@ pub(super) fn config(file: &File, at: At<'_>, problems: &mut Problems) -> Config
         pools,
         routes,
         max_concurrent_probes: max_concurrent_probes.unwrap_or(8192),
+        threads,
     }
 }
 

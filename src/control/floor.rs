@@ -1,7 +1,7 @@
 //! Threads that serve, one accept loop of each listener on each.
 //!
-//! Each thread has a runtime of its own: a connection stays where it was accepted. Threads outlive listeners, since
-//! pooled upstream connections live on the runtime that dialled them.
+//! Each thread has a runtime and an engine of its own: a connection stays where it was accepted, and so do those to members
+//! that its requests dialled. Threads outlive listeners, and with them those pooled connections.
 
 use std::convert::Infallible;
 use std::io;
@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use pingora::apps::HttpServerApp;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::timeout;
 
@@ -24,19 +25,19 @@ const CLOSING: Duration = Duration::from_secs(1);
 /// A bound listener and its sockets, one for each thread.
 pub type Bound = (Arc<Listening>, Vec<TcpListener>);
 
-/// How many threads serve.
-pub fn threads() -> usize {
-    thread::available_parallelism().map_or(1, usize::from)
+/// How many threads serve: as many as `wanted`, or one for each processor.
+pub fn threads(wanted: Option<usize>) -> usize {
+    wanted.unwrap_or_else(|| thread::available_parallelism().map_or(1, usize::from))
 }
 
-/// Binds every listener, or none.
-pub fn bind(listeners: &[config::Listener]) -> Result<Vec<Bound>, SetupError> {
-    listeners.iter().map(bind_one).collect()
+/// Binds every listener for `threads`, or none.
+pub fn bind(listeners: &[config::Listener], threads: usize) -> Result<Vec<Bound>, SetupError> {
+    listeners.iter().map(|listener| bind_one(listener, threads)).collect()
 }
 
-fn bind_one(wanted: &config::Listener) -> Result<Bound, SetupError> {
+fn bind_one(wanted: &config::Listener, threads: usize) -> Result<Bound, SetupError> {
     let address = wanted.address;
-    let sockets = listener::bind(address, threads()).map_err(|cause| SetupError::Bind { address, cause })?;
+    let sockets = listener::bind(address, threads).map_err(|cause| SetupError::Bind { address, cause })?;
     let bound = sockets.first().and_then(|socket| socket.local_addr().ok());
     Ok((Arc::new(Listening::new(wanted, bound.unwrap_or(address))), sockets))
 }
@@ -66,10 +67,10 @@ struct Door {
 /// An accept loop holds it for as long as it has its socket.
 type Looping = mpsc::Sender<Infallible>;
 
-#[derive(Debug)]
 struct Worker {
     orders: UnboundedSender<Order>,
     thread: JoinHandle<()>,
+    app: Arc<Engine>,
 }
 
 #[derive(Debug)]
@@ -79,10 +80,23 @@ enum Order {
 }
 
 impl Floor {
-    /// Starts the threads; they accept nothing yet.
-    pub fn start(lobby: Arc<Lobby<Engine>>) -> io::Result<Floor> {
-        let workers = (0..threads()).map(|n| Worker::start(n, lobby.clone())).collect::<io::Result<_>>()?;
+    /// Starts `threads`, each with a lobby of its own; they accept nothing yet.
+    pub fn start(threads: usize, lobby: impl Fn() -> Lobby<Engine>) -> io::Result<Floor> {
+        let workers = (0..threads).map(|n| Worker::start(n, lobby())).collect::<io::Result<_>>()?;
         Ok(Floor { workers: Mutex::new(workers), doors: Mutex::default() })
+    }
+
+    /// How many threads there are.
+    pub fn threads(&self) -> usize {
+        lock(&self.workers).len()
+    }
+
+    /// Ends connections that are between requests; those with one end with its answer.
+    pub async fn end_idle(&self) {
+        let apps: Vec<Arc<Engine>> = lock(&self.workers).iter().map(|worker| worker.app.clone()).collect();
+        for app in apps {
+            app.http_cleanup().await;
+        }
     }
 
     /// Accepts on `sockets` from now on, unless every listener was closed.
@@ -141,13 +155,20 @@ impl Floor {
     }
 }
 
+impl std::fmt::Debug for Worker {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Worker").field("thread", &self.thread.thread().name()).finish_non_exhaustive()
+    }
+}
+
 impl Worker {
-    fn start(n: usize, lobby: Arc<Lobby<Engine>>) -> io::Result<Worker> {
+    fn start(n: usize, lobby: Lobby<Engine>) -> io::Result<Worker> {
+        let (app, lobby) = (lobby.app.clone(), Arc::new(lobby));
         let (orders, inbox) = unbounded_channel();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let name = format!("serve-{n}");
         let thread = thread::Builder::new().name(name).spawn(move || runtime.block_on(work(lobby, inbox)))?;
-        Ok(Worker { orders, thread })
+        Ok(Worker { orders, thread, app })
     }
 }
 

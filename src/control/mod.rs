@@ -191,7 +191,7 @@ impl Control {
 
     /// What names mean in the present generation.
     pub fn addresses(&self) -> Addresses {
-        self.prepared().addresses.clone()
+        self.following().prepared.addresses.clone()
     }
 
     /// Waits for the turn to reload: one at a time, and the next sees what the one before has done.

@@ -55,7 +55,8 @@ async fn serve(path: PathBuf, loaded: Loaded, limit: Option<Duration>) -> Result
     let config = Arc::new(loaded.config);
     let addresses = discovery::resolve(&config, &Addresses::new()).await;
     let prepared = Prepared::new(&config, &places, addresses).map_err(SetupError::Config)?;
-    let sockets = control::bind(&config.listeners)?;
+    let threads = control::threads(config.threads);
+    let sockets = control::bind(&config.listeners, threads)?;
     let admin = match &config.admin {
         Some(admin) => Some(admin::bind(admin.address)?),
         None => None,
@@ -74,22 +75,31 @@ async fn serve(path: PathBuf, loaded: Loaded, limit: Option<Duration>) -> Result
     let traffic = Arc::new(Traffic::default());
     let proxy =
         Proxy { snapshot: snapshot.clone(), log: log.clone(), traffic: traffic.clone(), ending: is_ending.clone() };
-    let app = Arc::new(proxy::engine(proxy, control::threads()));
-    let lobby =
-        Arc::new(Lobby { app: app.clone(), ending: is_ending, log: log.clone(), traffic: traffic.clone(), room });
-    let floor = Arc::new(Floor::start(lobby)?);
-    let control =
-        Arc::new(Control::start(Parts { path, snapshot, events, prepared, ending, log: log.clone(), traffic })?);
+    let lobby = || Lobby {
+        app: Arc::new(proxy::engine(proxy.clone())),
+        ending: is_ending.clone(),
+        log: log.clone(),
+        traffic: traffic.clone(),
+        room,
+    };
+    let floor = Arc::new(Floor::start(threads, lobby)?);
+    let control = Arc::new(Control::start(Parts {
+        path,
+        snapshot,
+        events,
+        prepared,
+        ending,
+        log: log.clone(),
+        traffic: traffic.clone(),
+    })?);
     for (listening, sockets) in sockets {
         floor.open(listening, sockets);
     }
     if let Some(admin) = admin {
         admin::serve(admin, control.clone());
     }
-    tracing::info!(
-        target: "server", version = env!("CARGO_PKG_VERSION"), threads = control::threads(), descriptors, "serving"
-    );
-    signals::until_the_end(ears, limit, &control, &floor, &app).await;
+    tracing::info!(target: "server", version = env!("CARGO_PKG_VERSION"), threads, descriptors, "serving");
+    signals::until_the_end(ears, limit, &control, &floor).await;
     control.stop();
     floor.stop();
     log.close(LAST_LINES);

@@ -7,13 +7,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use pingora::apps::HttpServerApp;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::control::{Control, Floor};
-use crate::proxy::Engine;
 
 /// Between closing the listeners and closing connections that ask for nothing.
 const LAST_CALL: Duration = Duration::from_millis(100);
@@ -48,13 +46,7 @@ impl Ears {
 }
 
 /// Serves what signals ask for; returns when the process may exit.
-pub async fn until_the_end(
-    ears: Ears,
-    limit: Option<Duration>,
-    control: &Arc<Control>,
-    floor: &Arc<Floor>,
-    app: &Arc<Engine>,
-) {
+pub async fn until_the_end(ears: Ears, limit: Option<Duration>, control: &Arc<Control>, floor: &Arc<Floor>) {
     let mut signals = ears.0;
     let mut over = std::pin::pin!(async {
         match limit {
@@ -78,7 +70,7 @@ pub async fn until_the_end(
     control.drain();
     reloader.abort();
     tokio::select! {
-        () = wind_up(lame_duck, control, floor, app) => {}
+        () = wind_up(lame_duck, control, floor) => {}
         () = impatience(&mut signals) => tracing::warn!(target: "server", "ending at once"),
     }
 }
@@ -91,13 +83,12 @@ async fn reload(wanted: Arc<Notify>, control: Arc<Control>, floor: Arc<Floor>) {
     }
 }
 
-async fn wind_up(lame_duck: Duration, control: &Control, floor: &Floor, app: &Arc<Engine>) {
+async fn wind_up(lame_duck: Duration, control: &Control, floor: &Floor) {
     sleep(lame_duck).await;
     floor.close_all();
     // Who connected just before is given the time to say what for.
     sleep(LAST_CALL).await;
-    // Connections between requests end here; those with one end with its answer.
-    app.http_cleanup().await;
+    floor.end_idle().await;
     let limit = Instant::now() + control.snapshot().config.drain_timeout;
     let mut too_late = std::pin::pin!(sleep_until(limit));
     while control.traffic().connections() > 0 {
