@@ -210,7 +210,7 @@ mod tests {
     #[test]
     fn nothing_opens_after_everything_was_closed() {
         let floor = floor();
-        let (first, late) = (bind_one(&any()).expect("loopback"), bind_one(&any()).expect("loopback"));
+        let (first, late) = (bind_one(&any(), 1).expect("loopback"), bind_one(&any(), 1).expect("loopback"));
         floor.open(first.0, first.1);
         floor.close_all();
         let address = late.0.address();
@@ -223,7 +223,7 @@ mod tests {
     async fn only_those_that_leave_are_closed() {
         let floor = floor();
         for _ in 0..3 {
-            let (listening, sockets) = bind_one(&any()).expect("loopback");
+            let (listening, sockets) = bind_one(&any(), 1).expect("loopback");
             floor.open(listening, sockets);
         }
         let open = floor.listening();

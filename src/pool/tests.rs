@@ -315,3 +315,20 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_weight_that_becomes_zero_is_told_like_an_order_to_drain() {
+    let events = Arc::new(EventLog::default());
+    let member = |weight: u32| Spec { weight, ..spec(1) };
+    let plan = |weight: u32| Plan { members: vec![member(weight), spec(2)], ..plan(2) };
+    let pool = Pool::new("web", ms(0), plan(1), events.clone());
+    let told = || {
+        let last = events.since(0, 100);
+        last.iter().filter(|e| e.member.is_some()).map(|e| format!("{} -> {}", e.from, e.to)).collect::<Vec<_>>()
+    };
+    pool.reshape(ms(1), plan(0));
+    assert_eq!(told(), ["enabled -> draining"]);
+    pool.reshape(ms(2), plan(0));
+    pool.reshape(ms(3), plan(3));
+    assert_eq!(told(), ["enabled -> draining", "draining -> enabled"]);
+}

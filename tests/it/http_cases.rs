@@ -16,7 +16,8 @@ fn hop_by_hop_fields_end_at_the_proxy_in_both_directions() {
     let origin = Origin::start();
     let answer = Answer::status(200).field("Connection: X-Inner").field("X-Inner: 1").field("Keep-Alive: timeout=9");
     origin.answer(answer.field("Proxy-Authenticate: Basic").field("X-End: 1"));
-    let proxy = unprobed(&origin, "");
+    // Each thread has connections of its own.
+    let proxy = Proxy::start(&format!("threads: 1\n{}", config_of(&[origin.to_string()], "probe: off")));
     let fields = [
         "Connection: close, X-Secret",
         "X-Secret: 1",
