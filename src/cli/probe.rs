@@ -110,10 +110,13 @@ fn ask_all(mut config: Config, args: &Args, out: &mut impl Write) -> Result<Tall
         config.pools.retain(|name, _| *name == args.pool);
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async {
+    let asked = runtime.block_on(async {
         let addresses = discovery::resolve(&config, &Addresses::new()).await;
         probe(&config, &addresses, &args.pool, args.member.as_deref(), out).await
-    })
+    });
+    // A look-up that was given up is not waited for.
+    runtime.shutdown_background();
+    asked
 }
 
 /// Probes a pool's members, one after the other so that none is slow because of another, and prints what passed.
