@@ -1,20 +1,14 @@
-//! One request while it is served, and the one line it leaves behind.
+//! One request while it is served: what it knows of itself, and of its attempts.
 //!
-//! The line is written by `logging`, Pingora's last hook, or, where that never comes (the task was cut at the drain
-//! limit, or a hook panicked), when the context is dropped: every path ends in exactly one of the two.
+//! Not here: what is decided from it (`pick`, `failure`), what the log says of it (`line`).
 
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::Method;
-use http::header::{REFERER, USER_AGENT};
-use pingora::http::RequestHeader;
-use pingora::proxy::Session;
 
-use super::admit;
-use super::blame::{Blame, Fault};
+use super::blame::Fault;
 use super::pick::{self, Picked};
 use super::refusal::Refusal;
 use super::retry::Spent;
@@ -23,7 +17,7 @@ use crate::health::{MemberId, Window};
 use crate::listener::{Connection, InFlight};
 use crate::pool::Lease;
 use crate::snapshot::{Served, Snapshot};
-use crate::telemetry::{AccessLog, Attempt, AttemptResult, Outcome, Pick, Record, Why};
+use crate::telemetry::{AccessLog, Attempt, AttemptResult, Pick};
 
 /// How far the answer is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,18 +65,18 @@ pub struct Ctx {
     pub refusal: Option<Refusal>,
     /// What ended the last attempt.
     pub fault: Option<Fault>,
-    attempts: Vec<Attempt>,
-    attempt_began: Duration,
-    lb: Option<Pick>,
-    ttfb: Option<Duration>,
-    status: Option<u16>,
+    pub(super) attempts: Vec<Attempt>,
+    pub(super) attempt_began: Duration,
+    pub(super) lb: Option<Pick>,
+    pub(super) ttfb: Option<Duration>,
+    pub(super) status: Option<u16>,
     interim_answers: u32,
     /// How long it had taken when we answered it ourselves; what follows is the client's farewell.
-    answered_after: Option<Duration>,
+    pub(super) answered_after: Option<Duration>,
     /// The header as it came, for the line of a request that is cut.
-    raw: Bytes,
-    log: AccessLog,
-    logged: bool,
+    pub(super) raw: Bytes,
+    pub(super) log: AccessLog,
+    pub(super) logged: bool,
     _in_flight: InFlight,
 }
 
@@ -271,154 +265,5 @@ impl Ctx {
     /// Whether the client has got part of an answer.
     pub fn answer_has_begun(&self) -> bool {
         self.status.is_some()
-    }
-
-    /// The request is over: writes its line.
-    pub fn finish(&mut self, session: &mut Session) {
-        let bytes = session.upstream_body_bytes_received() as u64;
-        self.attempt_ended(AttemptResult::Ok, bytes);
-        self.logged = true;
-        if !self.log.is_on() {
-            return;
-        }
-        let (read, sent) = (session.body_bytes_read() as u64, session.body_bytes_sent() as u64);
-        let upgraded = session.was_upgraded();
-        let request = session.req_header();
-        let (outcome, reason) = self.end();
-        let listener = self.connection.listening().wanted();
-        let record = Record {
-            listener: &listener.name,
-            proto: Some(protocol(request)),
-            method: Some(request.method.as_str().into()),
-            host: Some(admit::host(request)).filter(|h| !h.is_empty()).map(Into::into),
-            path: Some(path(request.raw_path()).into()),
-            query: query(request.raw_path()).map(Into::into),
-            status: self.final_status(outcome),
-            request_bytes: read,
-            response_bytes: if request.method == Method::HEAD { 0 } else { sent },
-            user_agent: request.headers.get(USER_AGENT).map(|v| v.as_bytes().into()),
-            referer: request.headers.get(REFERER).map(|v| v.as_bytes().into()),
-            outcome,
-            reason,
-            upgraded,
-            ..self.record()
-        };
-        self.log.write(&record);
-    }
-
-    /// How it ended, and why not well.
-    fn end(&self) -> (Outcome, Option<Why>) {
-        let by_client = (Outcome::ClientAborted, Some(Why::ClientAborted));
-        match (self.refusal, self.fault) {
-            // Part of an answer went out, and then it broke.
-            (_, Some(fault)) if self.answer_has_begun() && self.refusal.is_none() => match fault.refusal {
-                Some(refusal) => (refusal.outcome(), Some(refusal.why())),
-                None => by_client,
-            },
-            (Some(refusal), Some(fault)) if self.attempts.len() > 1 && fault.blame == Blame::Member => {
-                (refusal.outcome(), Some(Why::RetriesSpent))
-            }
-            (Some(refusal), _) => (refusal.outcome(), Some(refusal.why())),
-            (None, Some(_)) => by_client,
-            (None, None) => (Outcome::Ok, None),
-        }
-    }
-
-    /// A client that left before it was answered has no status of its own; 499 is what nginx made customary for it.
-    fn final_status(&self, outcome: Outcome) -> Option<u16> {
-        self.status.or((outcome == Outcome::ClientAborted).then_some(499))
-    }
-
-    fn record(&self) -> Record<'_> {
-        Record {
-            time: clock::wall_at(self.connection.began()),
-            request_id: (!self.request_id.is_empty()).then(|| self.request_id.as_str().into()),
-            client: Some(self.client),
-            scheme: Some("http"),
-            status: self.status,
-            duration: self.answered_after.unwrap_or_else(|| self.age()),
-            ttfb: self.ttfb,
-            route: self.route.as_deref(),
-            pool: self.pool.as_ref().map(|pool| pool.config.name.as_str()),
-            connection: self.connection.id(),
-            lb: self.lb,
-            attempts: &self.attempts,
-            ..Record::default()
-        }
-    }
-}
-
-impl Drop for Ctx {
-    fn drop(&mut self) {
-        if self.logged || !self.log.is_on() {
-            return;
-        }
-        self.attempt_ended(AttemptResult::Abandoned, 0);
-        // Not finished and yet gone: a panic unwinds, or the runtime ends with its tasks.
-        let reason = if std::thread::panicking() { Why::Internal } else { Why::Shutdown };
-        let mut fields = [httparse::EMPTY_HEADER; 128];
-        let mut request = httparse::Request::new(&mut fields);
-        // What it can make out is logged; that it was whole once, Pingora has checked.
-        let _ = request.parse(&self.raw);
-        let field = |name: &str| request.headers.iter().find(|f| f.name.eq_ignore_ascii_case(name)).map(|f| f.value);
-        let target = request.path.unwrap_or("").as_bytes();
-        let listener = self.connection.listening().wanted();
-        let record = Record {
-            listener: &listener.name,
-            method: request.method.map(Into::into),
-            host: field("host").map(Into::into),
-            path: (!target.is_empty()).then(|| path(target).into()),
-            query: query(target).map(Into::into),
-            user_agent: field("user-agent").map(Into::into),
-            referer: field("referer").map(Into::into),
-            outcome: Outcome::Refused,
-            reason: Some(reason),
-            ..self.record()
-        };
-        self.log.write(&record);
-    }
-}
-
-fn protocol(request: &RequestHeader) -> &'static str {
-    match request.version {
-        http::Version::HTTP_10 => "HTTP/1.0",
-        http::Version::HTTP_2 => "HTTP/2",
-        _ => "HTTP/1.1",
-    }
-}
-
-/// The path of a target, which may be in absolute form (RFC 9112 section 3.2.2).
-fn path(target: &[u8]) -> &[u8] {
-    let target = target.split(|b| *b == b'?').next().unwrap_or(target);
-    let Some(scheme) = target.windows(3).position(|w| w == b"://").filter(|_| !target.starts_with(b"/")) else {
-        return target;
-    };
-    let rest = &target[scheme + 3..];
-    rest.iter().position(|b| *b == b'/').map_or(b"/", |at| &rest[at..])
-}
-
-fn query(target: &[u8]) -> Option<&[u8]> {
-    target.iter().position(|b| *b == b'?').map(|at| &target[at + 1..])
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_target_is_split_in_path_and_query() {
-        let rows: &[(&str, &str, Option<&str>)] = &[
-            ("/a/b", "/a/b", None),
-            ("/a?x=1&y=/z", "/a", Some("x=1&y=/z")),
-            ("/a?", "/a", Some("")),
-            ("http://h/a?x", "/a", Some("x")),
-            ("http://h", "/", None),
-            ("/redirect://h/a", "/redirect://h/a", None),
-            ("*", "*", None),
-        ];
-        for (target, p, q) in rows {
-            assert_eq!(path(target.as_bytes()), p.as_bytes(), "{target}");
-            assert_eq!(query(target.as_bytes()), q.map(str::as_bytes), "{target}");
-        }
     }
 }

@@ -3,7 +3,8 @@
 //! [`hooks`] is the only `ProxyHttp`; it calls the steps and holds no decision. The steps: [`admit`] (limits, client,
 //! route), [`pick`] (a member, or a wait for one), [`headers`] (what goes up and what comes down), [`failure`] (what
 //! follows a failed attempt: [`blame`] says whose fault it was, [`retry`] whether to try again), [`refusal`] (answers of
-//! our own), [`ctx`] (what the log will say).
+//! our own), [`ctx`] (what a request knows of
+//! itself), [`line`] (what the log will say of it).
 //!
 //! Not here: who is healthy (`pool`), sockets (`listener`), how an answer is framed (Pingora).
 
@@ -13,6 +14,7 @@ mod ctx;
 mod failure;
 mod headers;
 mod hooks;
+mod line;
 mod peer;
 mod pick;
 mod refusal;
