@@ -60,7 +60,7 @@ pub fn upward(
     let version = if client.version == http::Version::HTTP_10 { "1.0" } else { "1.1" };
     let own = format!("{version} {PSEUDONYM}");
     let via = joined(&up.headers, &header::VIA, &own);
-    up.insert_header(header::VIA, via)?;
+    up.insert_header("Via", via)?;
     up.insert_header("X-Request-Id", hop.request_id)?;
     // Pingora lets a WebSocket upgrade through on its own field alone; it is one only if `Connection` names it too
     // (RFC 9110 section 7.8).
@@ -70,7 +70,7 @@ pub fn upward(
     }
     // Trailers are asked for only by who can use them; Pingora strips the field for every kind of upstream.
     if is_grpc(&client.headers) && names(&client.headers, &header::TE, "trailers") {
-        up.insert_header(header::TE, "trailers")?;
+        up.insert_header("TE", "trailers")?;
     }
     if client.uri.authority().is_some() {
         // Members are origins: the target's authority goes into Host (RFC 9112 section 3.2.1).
@@ -139,12 +139,12 @@ fn forwarded(up: &mut RequestHeader, hop: Hop<'_>) -> pingora::Result<()> {
         let told = up.headers.contains_key(header::FORWARDED);
         let chain =
             if told { joined(&up.headers, &header::FORWARDED, &element) } else { translated(&up.headers, &element) };
-        return up.insert_header(header::FORWARDED, chain);
+        return up.insert_header("Forwarded", chain);
     }
     forget_claims(up);
     up.insert_header("X-Forwarded-For", peer)?;
     up.insert_header("X-Forwarded-Proto", hop.scheme)?;
-    up.insert_header(header::FORWARDED, element)?;
+    up.insert_header("Forwarded", element)?;
     match hop.host {
         "" => drop(up.remove_header("x-forwarded-host")),
         host => up.insert_header("X-Forwarded-Host", host)?,

@@ -142,7 +142,7 @@ pub async fn send(session: &mut Session, refusal: Refusal, request_id: &str) -> 
         answer.insert_header("X-Request-Id", request_id)?;
     }
     if status == StatusCode::SERVICE_UNAVAILABLE {
-        answer.insert_header(header::RETRY_AFTER, RETRY_AFTER)?;
+        answer.insert_header("Retry-After", RETRY_AFTER)?;
     }
     let bodyless = session.req_header().method == Method::HEAD;
     session.write_response_header(Box::new(answer), bodyless).await?;
