@@ -4,7 +4,7 @@
 //! route), [`pick`] (a member, or a wait for one), [`headers`] (what goes up and what comes down), [`failure`] (what
 //! follows a failed attempt: [`blame`] says whose fault it was, [`retry`] whether to try again), [`refusal`] (answers of
 //! our own), [`ctx`] (what a request knows of
-//! itself), [`line`] (what the log will say of it).
+//! itself), [`line`](mod@line) (what the log will say of it).
 //!
 //! Not here: who is healthy (`pool`), sockets (`listener`), how an answer is framed (Pingora).
 
