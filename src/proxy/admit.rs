@@ -6,6 +6,7 @@ use http::header::HOST;
 use http::{HeaderMap, Method, Version};
 use ipnet::IpNet;
 use pingora::http::RequestHeader;
+use pingora::protocols::http::authority::{RawTargetAuthority, is_http_family_scheme, raw_target_authority};
 
 use super::ctx::Ctx;
 use super::refusal::Refusal;
@@ -44,7 +45,7 @@ fn within_limits(request: &RequestHeader, header_bytes: usize, limits: Limits) -
         return Err(Refusal::UriTooLong);
     }
     // RFC 9112 section 3.2: one Host, and a real one; two are refused by Pingora.
-    let named = request.uri.authority().is_some() || request.headers.contains_key(HOST);
+    let named = whole_uri(request).is_some() || request.headers.contains_key(HOST);
     let named = request.version != Version::HTTP_11 || named;
     if !named || !is_host(host(request)) || !is_target(request) {
         return Err(Refusal::BadRequest);
@@ -55,10 +56,29 @@ fn within_limits(request: &RequestHeader, header_bytes: usize, limits: Limits) -
     Ok(())
 }
 
+/// A target in absolute form (RFC 9112 section 3.2.2), taken apart.
+#[derive(Debug, Clone, Copy)]
+pub struct WholeUri<'a> {
+    /// Host and port.
+    pub authority: &'a str,
+    /// Path and query as sent; the path may be missing.
+    pub rest: &'a [u8],
+}
+
+/// The target, if it is a whole URI. Pingora keeps its authority out of `uri` and gives the bytes as they came.
+pub fn whole_uri(request: &RequestHeader) -> Option<WholeUri<'_>> {
+    match raw_target_authority(request.raw_path()) {
+        RawTargetAuthority::Absolute { scheme, authority, path_and_query } if is_http_family_scheme(scheme) => {
+            Some(WholeUri { authority: std::str::from_utf8(authority).ok()?, rest: path_and_query })
+        }
+        _ => None,
+    }
+}
+
 /// The host the client asked for: the target's authority where it has one, else the Host field (RFC 9112 section 3.2).
 pub fn host(request: &RequestHeader) -> &str {
-    if let Some(authority) = request.uri.authority() {
-        return authority.as_str();
+    if let Some(WholeUri { authority, .. }) = whole_uri(request) {
+        return authority;
     }
     // What is not ASCII is no host: the space says so to whoever asks.
     request.headers.get(HOST).map_or("", |host| host.to_str().unwrap_or(" "))
@@ -70,7 +90,7 @@ fn is_target(request: &RequestHeader) -> bool {
     match request.raw_path() {
         [b'/', ..] => true,
         b"*" => request.method == Method::OPTIONS,
-        _ => request.uri.scheme_str().is_some_and(|scheme| matches!(scheme, "http" | "https")),
+        _ => whole_uri(request).is_some(),
     }
 }
 

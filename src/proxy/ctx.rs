@@ -55,6 +55,8 @@ pub struct Ctx {
     pub again: Option<Lease>,
     /// The first pick, made before the first attempt.
     pub picked: Option<Picked>,
+    /// Whether it asks for another protocol.
+    pub asks_for_tunnel: bool,
     /// Members that failed it.
     pub tried: Vec<MemberId>,
     /// Of those, the ones that could not be dialled.
@@ -95,6 +97,7 @@ impl Ctx {
             lease: None,
             again: None,
             picked: None,
+            asks_for_tunnel: false,
             tried: Vec::new(),
             refused: Vec::new(),
             spent: Spent::default(),
@@ -141,15 +144,18 @@ impl Ctx {
 
     /// Sets the alarm: while an answer to a whole request is awaited the attempt has its own limit, within the request's; a
     /// tunnel has none.
-    pub fn limit_attempt(&self, answer: Answer) {
-        let limit = self.pool.as_ref().and_then(|pool| pool.config.retries.per_try_timeout);
-        let attempt = limit.filter(|_| answer == Answer::Awaited && self.connection.request_is_whole());
-        let attempt = attempt.map(|limit| clock::monotonic() + limit);
-        let deadline = self.deadline.filter(|_| answer != Answer::Tunnel);
-        self.connection.request_must_end_by([attempt, deadline].into_iter().flatten().min());
+    pub fn limit_attempt(&mut self, answer: Answer) {
         if answer == Answer::Tunnel {
+            self.deadline = None;
             self.connection.set_request_whole(false);
         }
+        let limit = self.pool.as_ref().and_then(|pool| {
+            let patience = Some(pool.config.upstream.read_timeout).filter(|_| self.asks_for_tunnel);
+            [pool.config.retries.per_try_timeout, patience].into_iter().flatten().min()
+        });
+        let attempt = limit.filter(|_| answer == Answer::Awaited && self.connection.request_is_whole());
+        let attempt = attempt.map(|limit| clock::monotonic() + limit);
+        self.connection.request_must_end_by([attempt, self.deadline].into_iter().flatten().min());
     }
 
     /// Whether no member has been tried.

@@ -10,6 +10,7 @@ use http::header::{self, HeaderName, HeaderValue};
 use http::{HeaderMap, StatusCode};
 use pingora::http::{RequestHeader, ResponseHeader};
 
+use super::admit::{self, WholeUri};
 use crate::config::UpstreamHost;
 
 /// How we name ourselves in `Via` (RFC 9110 section 7.6.3).
@@ -72,10 +73,11 @@ pub fn upward(
     if is_grpc(&client.headers) && names(&client.headers, &header::TE, "trailers") {
         up.insert_header("TE", "trailers")?;
     }
-    if client.uri.authority().is_some() {
-        // Members are origins: the target's authority goes into Host (RFC 9112 section 3.2.1).
-        let path = client.uri.path_and_query().map_or("/", |path| path.as_str());
-        up.set_raw_path(path.as_bytes())?;
+    if let Some(WholeUri { authority, rest }) = admit::whole_uri(client) {
+        // Members are origins: the target's authority goes into Host, its path alone is asked for (RFC 9112 section 3.2.1).
+        let path = if rest.starts_with(b"/") { rest.to_vec() } else { [b"/", rest].concat() };
+        up.set_raw_path(&path)?;
+        up.insert_header(header::HOST, authority)?;
     }
     // No field of this name is a request's own, and CGI makes an environment variable of it that clients obey.
     up.remove_header("proxy");
@@ -90,7 +92,9 @@ pub fn upward(
 
 /// Whether a client asks for another protocol (RFC 9110 section 7.8).
 pub fn asks_for_upgrade(request: &RequestHeader) -> bool {
-    request.headers.contains_key(header::UPGRADE) && names(&request.headers, &header::CONNECTION, "upgrade")
+    request.version == http::Version::HTTP_11
+        && request.headers.contains_key(header::UPGRADE)
+        && names(&request.headers, &header::CONNECTION, "upgrade")
 }
 
 /// Takes out of an answer what belongs to the hop between us and the member.

@@ -18,7 +18,7 @@ use pingora::{Error, ErrorType, Result};
 
 use super::ctx::{Answer, Ctx};
 use super::headers::{self, Hop};
-use super::peer::{self, Connection};
+use super::peer::{self, Connection, Purpose, TUNNEL_IDLE};
 use super::pick::{self, Picked};
 use super::refusal::{self, Refusal};
 use super::{Proxy, admit, failure};
@@ -81,8 +81,9 @@ impl ProxyHttp for Hooks {
         Ok(false)
     }
 
-    async fn upstream_peer(&self, _session: &mut Session, ctx: &mut Ctx) -> Result<Box<HttpPeer>> {
+    async fn upstream_peer(&self, session: &mut Session, ctx: &mut Ctx) -> Result<Box<HttpPeer>> {
         let Some(pool) = ctx.pool.clone() else { return Err(refuse(ctx, Refusal::Internal)) };
+        ctx.asks_for_tunnel = headers::asks_for_upgrade(session.req_header());
         let (picked, connection) = match (ctx.again.take(), ctx.picked.take()) {
             (Some(lease), _) => (Picked { lease, waited: Duration::ZERO }, Connection::Fresh),
             (None, Some(picked)) => (picked, Connection::Any),
@@ -91,7 +92,8 @@ impl ProxyHttp for Hooks {
         let Some(address) = picked.lease.member().address() else { return Err(refuse(ctx, Refusal::NoMember)) };
         ctx.attempt_begins(picked);
         ctx.limit_attempt(Answer::Awaited);
-        Ok(peer::peer(&pool, address, ctx.remaining(), connection))
+        let purpose = if ctx.asks_for_tunnel { Purpose::Tunnel } else { Purpose::Exchange };
+        Ok(peer::peer(&pool, address, ctx.remaining(), connection, purpose))
     }
 
     async fn request_body_filter(
@@ -158,6 +160,9 @@ impl ProxyHttp for Hooks {
         if switches || !answer.status.is_informational() {
             ctx.attempt_answered(answer.status.as_u16());
             ctx.limit_attempt(if switches { Answer::Tunnel } else { Answer::Begun });
+            if switches {
+                session.set_read_timeout(Some(TUNNEL_IDLE));
+            }
         }
         headers::downward(answer);
         Ok(())

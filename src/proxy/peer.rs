@@ -16,8 +16,27 @@ pub enum Connection {
     Fresh,
 }
 
+/// An idle tunnel ends after this.
+pub const TUNNEL_IDLE: Duration = Duration::from_secs(60 * 60);
+
+/// What the connection is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// A request and its answer.
+    Exchange,
+    /// A tunnel, if the member agrees: Pingora's timeout would outlast the agreement, so the wait for it is bounded by an
+    /// alarm of ours.
+    Tunnel,
+}
+
 /// The peer for `address` in `pool`. `remaining` is what is left of the request's own time.
-pub fn peer(pool: &Served, address: SocketAddr, remaining: Option<Duration>, connection: Connection) -> Box<HttpPeer> {
+pub fn peer(
+    pool: &Served,
+    address: SocketAddr,
+    remaining: Option<Duration>,
+    connection: Connection,
+    purpose: Purpose,
+) -> Box<HttpPeer> {
     let upstream = &pool.config.upstream;
     // Pingora's timers do not take less than a millisecond.
     let within = |limit: Duration| Some(remaining.map_or(limit, |left| limit.min(left)).max(Duration::from_millis(1)));
@@ -28,7 +47,10 @@ pub fn peer(pool: &Served, address: SocketAddr, remaining: Option<Duration>, con
     peer.group_key = pool.group_key;
     peer.options.connection_timeout = within(dial);
     peer.options.total_connection_timeout = within(dial);
-    peer.options.read_timeout = within(upstream.read_timeout);
+    peer.options.read_timeout = match purpose {
+        Purpose::Exchange => within(upstream.read_timeout),
+        Purpose::Tunnel => Some(TUNNEL_IDLE),
+    };
     peer.options.write_timeout = within(upstream.write_timeout);
     peer.options.idle_timeout = Some(upstream.idle_timeout);
     if connection == Connection::Fresh {
