@@ -77,8 +77,7 @@ fn refused_file_changes_nothing_and_the_next_good_one_is_taken() {
     for text in &broken {
         std::fs::write(proxy.dir().join("proxy.yaml"), text).expect("ours");
         let mark = proxy.mark();
-        proxy.signal("HUP");
-        await_refusal(&proxy, mark);
+        proxy.reload_is_refused();
         let problems =
             proxy.log().into_iter().skip(mark).filter(|line| line.is_error() && line.raw.contains("proxy.yaml"));
         assert!(problems.count() > 0, "refused {text:?} without a place");
@@ -89,9 +88,7 @@ fn refused_file_changes_nothing_and_the_next_good_one_is_taken() {
         assert!(proxy.log().iter().any(|line| line.raw.contains(key)), "not every problem was told: {key}");
     }
     std::fs::remove_file(proxy.dir().join("proxy.yaml")).expect("ours");
-    let mark = proxy.mark();
-    proxy.signal("HUP");
-    await_refusal(&proxy, mark);
+    proxy.reload_is_refused();
 
     proxy.reload(&pool_config(&[&a], ""));
     load.fence();
@@ -100,12 +97,6 @@ fn refused_file_changes_nothing_and_the_next_good_one_is_taken() {
     assert_eq!(b.traffic_count(), before, "the good file is in force: b is gone");
     load.finish().assert_all_ok();
     eventually("one member is left", || proxy.pool("web")["total"] == 1);
-}
-
-/// Waits for the last line of a reload that was refused; its problems are before it.
-fn await_refusal(proxy: &Proxy, mark: usize) {
-    let refused = |line: &Line| line.is_error() && line.text("message").contains("refused");
-    proxy.await_log("the refusal of a reload", mark, refused);
 }
 
 /// A port that was free a moment ago.

@@ -15,6 +15,8 @@ const BAD_FRAMING: &str = "bad framing";
 #[derive(Debug, Clone)]
 pub struct Reply {
     pub status: u16,
+    /// `HTTP/1.1`.
+    pub version: String,
     /// The field lines, raw and in order.
     pub lines: Vec<String>,
     /// Decoded; of an answer that broke off, what came.
@@ -128,9 +130,10 @@ impl Connection {
         let mut lines = text.trim_end_matches("\r\n").split("\r\n").map(str::to_owned);
         let first = lines.next().unwrap_or_default();
         let mut words = first.splitn(3, ' ');
-        let status = words.nth(1).and_then(|word| word.parse().ok()).ok_or(format!("no status line: {first:?}"))?;
+        let version = words.next().unwrap_or_default().to_owned();
+        let status = words.next().and_then(|word| word.parse().ok()).ok_or(format!("no status line: {first:?}"))?;
         let (lines, body, interim) = (lines.collect(), vec![], vec![]);
-        Ok(Reply { status, lines, body, complete: false, interim })
+        Ok(Reply { status, version, lines, body, complete: false, interim })
     }
 
     fn body(&mut self, method: &str, reply: &mut Reply) -> Result<(), String> {
@@ -208,6 +211,22 @@ impl Connection {
                 Err(error) => return error != TIMED_OUT,
             }
         }
+    }
+
+    /// The next `count` bytes, as they come; panics when the connection ends before.
+    #[track_caller]
+    pub fn take(&mut self, count: usize) -> String {
+        let mut bytes = vec![];
+        let whole = self.exactly(count, &mut bytes);
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        assert_eq!(whole, Ok(true), "instead of {count} bytes: {text:?}");
+        text
+    }
+
+    /// What comes until the peer ends the connection in order (FIN), or why it does not: a reset is no order.
+    pub fn rest(&mut self) -> Result<Vec<u8>, String> {
+        while self.more()? {}
+        Ok(std::mem::take(&mut self.buffer))
     }
 
     /// Bytes that came and belong to no answer yet; waits at most `time` for one.

@@ -237,6 +237,15 @@ impl Proxy {
         assert!(!line.is_error(), "refused: {}", line.raw);
     }
 
+    /// Sends SIGHUP and waits until the reload was refused; its problems are logged before.
+    #[track_caller]
+    pub fn reload_is_refused(&self) {
+        let mark = self.mark();
+        self.signal("HUP");
+        let refused = |line: &Line| line.is_error() && line.text("message").contains("refused");
+        self.await_log("the refusal of a reload", mark, refused);
+    }
+
     /// Waits for the end of the process.
     #[track_caller]
     pub fn wait(&mut self) -> ExitStatus {
