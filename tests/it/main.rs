@@ -14,6 +14,7 @@ mod http_cases;
 mod lifecycle_cases;
 mod limit_cases;
 mod log_cases;
+mod pipeline_cases;
 mod probe_cases;
 mod real_origins;
 mod reload_cases;
