@@ -20,3 +20,4 @@ mod real_origins;
 mod reload_cases;
 mod retry_cases;
 mod stream_cases;
+mod upload_cases;

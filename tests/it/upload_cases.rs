@@ -1,0 +1,99 @@
+//! Clients that stall while they upload, and clients that are answered before they are done.
+
+use std::time::Duration;
+
+use crate::harness::proxy::{Proxy, config_of};
+use crate::harness::script::chunk_of;
+use crate::harness::{Answer, Origin, Step, eventually};
+
+/// Listener keys and one unprobed pool `web` of these with `keys`.
+fn unprobed(members: &[&Origin], listener: &str, keys: &str) -> Proxy {
+    let members: Vec<String> = members.iter().map(ToString::to_string).collect();
+    let listeners = format!("listeners: [{{ address: \"127.0.0.1:0\", name: web, {listener} }}]\n");
+    Proxy::start(&(listeners + &config_of(&members, &format!("probe: off\n{keys}"))))
+}
+
+#[test]
+fn stalled_upload_is_the_clients_fault_and_tried_once() {
+    let (a, b) = (Origin::start(), Origin::start());
+    let keys = "upstream: { read_timeout: 300ms }\nretries: { attempts: 3, budget: 100%, per_try_timeout: 300ms }";
+    let proxy = unprobed(&[&a, &b], "body_timeout: 1s", keys);
+    for method in ["POST", "PUT"] {
+        for (name, field, part) in [
+            ("sized", "Content-Length: 1000", b"part".to_vec()),
+            ("chunked", "Transfer-Encoding: chunked", chunk_of("part")),
+            ("sized-nothing", "Content-Length: 1000", vec![]),
+            ("chunked-nothing", "Transfer-Encoding: chunked", vec![]),
+        ] {
+            let path = format!("/{method}/{name}");
+            let mut client = proxy.connect();
+            client.send(format!("{method} {path} HTTP/1.1\r\nHost: a\r\n{field}\r\n\r\n")).send(part);
+            let reply = client.reply();
+            assert_eq!((reply.status, reply.complete), (408, true), "{path}");
+            assert!(client.is_closed(), "{path}");
+            let line = proxy.access(&path);
+            assert!(line.has(&[("reason", "body_timeout"), ("outcome", "timeout")]), "{}", line.raw);
+            let results: Vec<_> = line.attempts().iter().map(|attempt| attempt["result"].as_str()).collect();
+            assert_eq!(results, [Some("abandoned")], "{}", line.raw);
+            let seen = [a.traffic(), b.traffic()].concat();
+            let sent: Vec<bool> = seen.iter().filter(|s| s.target == path).map(|s| s.complete).collect();
+            assert_eq!(sent, [false], "{path} was sent again, or completed");
+        }
+    }
+    assert!(proxy.events(&[("to", "unhealthy")]).is_empty());
+}
+
+#[test]
+fn slow_upload_is_not_held_to_the_members_time() {
+    let origin = Origin::start();
+    let proxy = unprobed(&[&origin], "body_timeout: 20s", "retries: { per_try_timeout: 300ms }");
+    let mut client = proxy.connect();
+    client.send("POST /slow HTTP/1.1\r\nHost: a\r\nContent-Length: 8\r\n\r\n").send("half");
+    let came = || origin.traffic().first().is_some_and(|seen| seen.body == b"half");
+    eventually("the first half is through", came);
+    // A client that takes longer than the member may, were it the member's turn.
+    assert!(client.stray(Duration::from_millis(900)).is_empty());
+    assert_eq!(client.send("half").reply().status, 200);
+}
+
+const UPLOAD: usize = 5_000_000;
+
+/// Asks, goes on sending when it has the answer's header, and reads the rest of the answer only then; says whether all of the
+/// upload was taken in and the connection ended in order.
+fn answered_early(proxy: &Proxy, path: &str, status: u16, body: &str) -> bool {
+    let mut client = proxy.connect();
+    client.send(format!("POST {path} HTTP/1.1\r\nHost: a\r\nContent-Length: {UPLOAD}\r\n\r\n")).send([b'x'; 1000]);
+    let head = client.head().expect("an early answer");
+    assert_eq!(head.status, status, "{path}");
+    assert_eq!(head.field("connection").map(str::to_ascii_lowercase).as_deref(), Some("close"), "{path}");
+    let sent = client.try_send(vec![b'x'; UPLOAD - 1000]).is_ok();
+    assert_eq!(client.take(body.len()), body, "{path}");
+    sent && client.rest().is_ok_and(|rest| rest.is_empty())
+}
+
+#[test]
+fn own_answer_reaches_a_client_that_goes_on_sending() {
+    let origin = Origin::start();
+    let config = config_of(&[origin.to_string()], "probe: off");
+    let proxy = Proxy::start(&config.replace("{ pool: web }", "{ path: /here, pool: web }"));
+    // A client may be cut a second after its answer, which on a busy machine it may not have been done by.
+    eventually("the upload is taken in and the end is in order", || {
+        answered_early(&proxy, "/elsewhere", 404, "404 Not Found\n")
+    });
+    assert_eq!(origin.traffic_count(), 0);
+}
+
+#[test]
+fn members_early_answer_reaches_a_client_that_goes_on_sending() {
+    // It reads on, as servers do that close in order, or it does not.
+    for (path, end) in [("/orderly", Step::Hang), ("/close", Step::Close), ("/reset", Step::Reset)] {
+        let origin = Origin::start();
+        let steps = vec![Step::Bytes(b"too large".to_vec()), end];
+        let early = Answer::status(413).field("Connection: close").field("Content-Length: 9").steps(steps);
+        origin.answer(early.early());
+        let proxy = unprobed(&[&origin], "body_timeout: 20s", "");
+        eventually("the upload is taken in and the end is in order", || answered_early(&proxy, path, 413, "too large"));
+        let line = proxy.access(path);
+        assert_eq!((&line.json["status"], line.attempts().len()), (&413.into(), 1), "{}", line.raw);
+    }
+}
