@@ -1,0 +1,137 @@
+//! Which request is meant, and what members are told of where it came from.
+
+use crate::harness::proxy::{Proxy, config_of};
+use crate::harness::{Answer, Origin, When};
+
+/// One unprobed pool `web` of this origin.
+fn unprobed(origin: &Origin) -> Proxy {
+    Proxy::start(&config_of(&[origin.to_string()], "probe: off"))
+}
+
+#[test]
+fn request_without_a_right_host_or_target_is_a_400_and_never_sent() {
+    let rows: [(&str, &[u8]); 15] = [
+        ("no host", b"GET /x HTTP/1.1\r\n\r\n"),
+        ("two hosts", b"GET /x HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n"),
+        ("space", b"GET /x HTTP/1.1\r\nHost: a b\r\n\r\n"),
+        ("slash", b"GET /x HTTP/1.1\r\nHost: a/b\r\n\r\n"),
+        ("user", b"GET /x HTTP/1.1\r\nHost: user@a\r\n\r\n"),
+        ("quote", b"GET /x HTTP/1.1\r\nHost: a\"b\r\n\r\n"),
+        ("list", b"GET /x HTTP/1.1\r\nHost: a?b#c\r\n\r\n"),
+        ("not ascii", b"GET /x HTTP/1.1\r\nHost: \xc3\xbc.example\r\n\r\n"),
+        ("bad host of 1.0", b"GET /x HTTP/1.0\r\nHost: a b\r\n\r\n"),
+        ("no slash", b"GET x HTTP/1.1\r\nHost: a\r\n\r\n"),
+        ("query alone", b"GET ?x HTTP/1.1\r\nHost: a\r\n\r\n"),
+        ("authority", b"GET a.example:80 HTTP/1.1\r\nHost: a\r\n\r\n"),
+        ("asterisk", b"GET * HTTP/1.1\r\nHost: a\r\n\r\n"),
+        ("another scheme", b"GET ftp://a.example/x HTTP/1.1\r\nHost: a.example\r\n\r\n"),
+        ("dots", b"GET ../x HTTP/1.1\r\nHost: a\r\n\r\n"),
+    ];
+    let origin = Origin::start();
+    let proxy = unprobed(&origin);
+    for (name, bytes) in rows {
+        let logged = proxy.access_log().len();
+        let mut client = proxy.connect();
+        let reply = client.send(bytes).reply();
+        assert_eq!((reply.status, reply.complete), (400, true), "{name}");
+        assert!(client.is_closed(), "{name}");
+        drop(client);
+        crate::harness::eventually(&format!("{name} has its line"), || proxy.access_log().len() > logged);
+        let line = proxy.access_log().swap_remove(logged);
+        assert!(line.has(&[("reason", "bad_request"), ("outcome", "refused")]), "{name}: {}", line.raw);
+        assert!(line.json["status"] == 400 && line.attempts().is_empty(), "{name}: {}", line.raw);
+    }
+    proxy.settle_access_log("/sentinel");
+    assert_eq!(proxy.access_log().len(), rows.len() + 1, "one line each");
+    assert_eq!(origin.traffic_count(), 1, "the member was asked");
+}
+
+#[test]
+fn whole_uri_that_contradicts_the_host_is_never_sent() {
+    let (shop, other) = (Origin::start(), Origin::start());
+    let pool = |name: &str, origin: &Origin| format!("  {name}: {{ members: [{origin}], probe: off }}\n");
+    let routes = "routes:\n  - { host: shop.example, pool: shop }\n  - { pool: other }\n";
+    let proxy = Proxy::start(&format!("pools:\n{}{}{routes}", pool("shop", &shop), pool("other", &other)));
+    let reply = proxy.request("GET", "http://shop.example/a", &["Host: else.example"], "");
+    assert_eq!(reply.status, 400, "{:?}", reply.lines);
+    proxy.await_access("its line", |line| line.has(&[("reason", "bad_request"), ("outcome", "refused")]));
+    assert_eq!((shop.traffic_count(), other.traffic_count()), (0, 0));
+}
+
+#[test]
+fn http_1_0_request_without_a_host_is_sent_under_the_members_name() {
+    let origin = Origin::start();
+    let proxy = unprobed(&origin);
+    let mut client = proxy.connect();
+    assert_eq!(client.send("GET /nameless HTTP/1.0\r\nX-Forwarded-Host: evil.example\r\n\r\n").reply().status, 200);
+    let seen = &origin.traffic()[0];
+    assert_eq!((seen.version.as_str(), seen.fields("host")), ("HTTP/1.1", vec![origin.address().as_str()]));
+    assert!(seen.fields("x-forwarded-host").is_empty(), "{:?}", seen.lines);
+    assert!(!seen.field("forwarded").expect("one").contains("host="), "{:?}", seen.lines);
+    assert!(proxy.access("/nameless").json["host"].is_null());
+}
+
+#[test]
+fn trusted_proxys_word_is_the_same_in_both_spellings() {
+    let origin = Origin::start();
+    let config = config_of(&[origin.to_string()], "probe: off");
+    let proxy = Proxy::start(&format!("trusted_proxies: [\"127.0.0.0/8\"]\n{config}"));
+    // (what it says, Forwarded at the member, X-Forwarded-For, X-Forwarded-Proto)
+    let rows: [(&[&str], &str, &str, &str); 4] = [
+        (
+            &["X-Forwarded-For: 203.0.113.9, 2001:db8::7", "X-Forwarded-Proto: https"],
+            "for=203.0.113.9;proto=https, for=\"[2001:db8::7]\", for=127.0.0.1;host=shop.example;proto=http",
+            "203.0.113.9, 2001:db8::7, 127.0.0.1",
+            "https",
+        ),
+        (
+            &["X-Forwarded-For: 203.0.113.9", "X-Forwarded-For: 198.51.100.7"],
+            "for=203.0.113.9;proto=http, for=198.51.100.7, for=127.0.0.1;host=shop.example;proto=http",
+            "203.0.113.9, 198.51.100.7, 127.0.0.1",
+            "http",
+        ),
+        (&[], "for=127.0.0.1;host=shop.example;proto=http", "127.0.0.1", "http"),
+        (
+            &["Forwarded: for=203.0.113.9;proto=https", "X-Forwarded-For: 203.0.113.9", "X-Forwarded-Proto: https"],
+            "for=203.0.113.9;proto=https, for=127.0.0.1;host=shop.example;proto=http",
+            "203.0.113.9, 127.0.0.1",
+            "https",
+        ),
+    ];
+    for (nth, (says, forwarded, chain, proto)) in rows.into_iter().enumerate() {
+        proxy.request("GET", "/told", &[says, &["Host: shop.example"]].concat(), "");
+        let seen = &origin.traffic()[nth];
+        assert_eq!(seen.fields("forwarded"), [forwarded], "{:?}", seen.lines);
+        assert_eq!(seen.fields("x-forwarded-for"), [chain], "{:?}", seen.lines);
+        assert_eq!(seen.fields("x-forwarded-proto"), [proto], "{:?}", seen.lines);
+    }
+}
+
+#[test]
+fn strangers_claims_under_other_names_are_gone() {
+    let origin = Origin::start();
+    let proxy = unprobed(&origin);
+    let claims = [
+        "X_Forwarded_For: 192.0.2.1",
+        "X-Forwarded_Proto: https",
+        "X-Forwarded-Port: 443",
+        "X-Forwarded-Prefix: /admin",
+        "X-Forwarded-Server: evil.example",
+        "X_Real_IP: 192.0.2.1",
+        "X-Real-IP: 192.0.2.1",
+        "Proxy: http://evil.example",
+        "X-Plain: 1",
+    ];
+    origin.when(When::path("/claims"), Answer::status(204));
+    assert_eq!(proxy.request("GET", "/claims", &claims, "").status, 204);
+    let seen = &origin.traffic()[0];
+    let told = ["X_Forwarded_For", "X-Forwarded_Proto", "X_Real_IP", "Proxy"];
+    let told = told.iter().chain(&["X-Forwarded-Port", "X-Forwarded-Prefix", "X-Forwarded-Server"]);
+    told.for_each(|name| assert_eq!(seen.field(name), None, "{:?}", seen.lines));
+    assert!(
+        !seen.lines.join("\n").contains("192.0.2.1") && seen.fields("x-real-ip") == ["127.0.0.1"],
+        "{:?}",
+        seen.lines
+    );
+    assert_eq!(seen.field("x-plain"), Some("1"));
+}
