@@ -18,6 +18,7 @@ mod log_cases;
 mod pipeline_cases;
 mod probe_cases;
 mod real_origins;
+mod refusal_cases;
 mod reload_cases;
 mod retry_cases;
 mod stream_cases;
