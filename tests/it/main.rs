@@ -9,6 +9,7 @@ mod cap_cases;
 mod cli_cases;
 mod forwarding_cases;
 mod framing_cases;
+mod hangup_cases;
 mod harness;
 mod health_cases;
 mod http_cases;
