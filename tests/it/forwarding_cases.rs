@@ -47,6 +47,34 @@ fn request_without_a_right_host_or_target_is_a_400_and_never_sent() {
 }
 
 #[test]
+fn whole_uri_decides_route_and_host_and_members_get_a_path() {
+    let (shop, other) = (Origin::start(), Origin::start());
+    shop.answer(Answer::status(200).body("shop"));
+    other.answer(Answer::status(200).body("other"));
+    let pool = |name: &str, origin: &Origin| format!("  {name}: {{ members: [{origin}], probe: off }}\n");
+    let routes = "routes:\n  - { host: shop.example, path: /in, pool: shop }\n  - { pool: other }\n";
+    let proxy = Proxy::start(&format!("pools:\n{}{}{routes}", pool("shop", &shop), pool("other", &other)));
+    // (target, Host, member's target, member's Host)
+    let rows = [
+        ("http://shop.example/in/a?b=1", "shop.example", "/in/a?b=1", "shop.example"),
+        ("HTTP://shop.example:8080/in/b", "shop.example:8080", "/in/b", "shop.example:8080"),
+        ("http://shop.example/in", "shop.example", "/in", "shop.example"),
+    ];
+    for (target, host, path, named) in rows {
+        let reply = proxy.request("GET", target, &[&format!("Host: {host}")], "");
+        assert_eq!((reply.status, reply.text().as_str()), (200, "shop"), "{target}");
+        let seen = shop.traffic().pop().expect("it was asked");
+        assert_eq!((seen.target.as_str(), seen.fields("host")), (path, vec![named]), "{target}: {:?}", seen.lines);
+        assert_eq!(seen.fields("x-forwarded-host"), [named], "{target}: {:?}", seen.lines);
+    }
+    let bare = proxy.request("GET", "http://else.example", &["Host: else.example"], "");
+    assert_eq!(bare.text(), "other");
+    assert_eq!(other.traffic()[0].target, "/");
+    let line = proxy.access("/in/a");
+    assert!(line.has(&[("query", "b=1"), ("host", "shop.example"), ("pool", "shop")]), "{}", line.raw);
+}
+
+#[test]
 fn whole_uri_that_contradicts_the_host_is_never_sent() {
     let (shop, other) = (Origin::start(), Origin::start());
     let pool = |name: &str, origin: &Origin| format!("  {name}: {{ members: [{origin}], probe: off }}\n");

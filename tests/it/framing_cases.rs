@@ -74,6 +74,17 @@ fn tunnel_outlives_the_deadline_of_its_request() {
 }
 
 #[test]
+fn tunnel_may_be_silent_for_longer_than_the_deadline_of_its_request() {
+    let origin = Origin::start();
+    let (proxy, mut client) =
+        tunnel(&origin, vec![Step::Pause(Duration::from_millis(1500)), Step::Bytes(b"late".to_vec())]);
+    assert_eq!(client.take(4), "late", "three deadlines later");
+    drop(client);
+    let line = proxy.access("/socket");
+    assert!(!line.has(&[("reason", "deadline")]), "{}", line.raw);
+}
+
+#[test]
 fn http_1_0_client_gets_no_chunks_and_no_interim_answer() {
     let origin = Origin::start();
     origin.when(When::path("/chunks"), Answer::chunked(&["ab", "cde", "f"]));

@@ -158,3 +158,17 @@ fn empty_lines_before_and_between_requests_are_none() {
     let paths: Vec<&str> = lines.iter().map(|line| line.text("path")).collect();
     assert_eq!(paths, ["/before", "/1", "/2"]);
 }
+
+#[test]
+fn half_a_header_behind_a_request_is_cut_like_any_other() {
+    let origin = Origin::start();
+    let proxy = timed(&origin, "header_timeout: 500ms, keepalive_timeout: 10m");
+    let mut client = proxy.connect();
+    client.send("GET /whole HTTP/1.1\r\nHost: a\r\n\r\nGET /ha");
+    assert_eq!(client.reply().status, 200);
+    assert_eq!(client.try_reply("GET").map(|reply| reply.status), Ok(408));
+    drop(client);
+    let line = proxy.await_access("half a header", |line| line.text("reason") == "header_timeout");
+    assert!(line.has(&[("outcome", "timeout")]), "{}", line.raw);
+    assert_eq!(lines_after(&proxy, "/sentinel").len(), 2);
+}
