@@ -8,6 +8,7 @@
 mod accept;
 mod bind;
 pub mod connection;
+mod header_end;
 mod stream;
 
 use std::net::SocketAddr;

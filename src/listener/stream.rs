@@ -23,6 +23,7 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::connection::{Connection, Cut, Phase};
+use super::header_end::HeaderEnd;
 use crate::clock;
 
 /// An answer's header and a small body fit; what is larger goes out as it comes.
@@ -40,6 +41,9 @@ pub struct Conduit {
     sent: usize,
     read_alarm: Alarm,
     write_alarm: Alarm,
+    /// Came with a header, and belongs behind it.
+    ahead: Vec<u8>,
+    header_end: HeaderEnd,
     /// Since when a write has been waiting for the client.
     stalled_since: Option<Duration>,
     /// Until when a client's further bytes are read and thrown away.
@@ -60,6 +64,8 @@ impl Conduit {
             sent: 0,
             read_alarm: Alarm::default(),
             write_alarm: Alarm::default(),
+            ahead: Vec::new(),
+            header_end: HeaderEnd::default(),
             stalled_since: None,
             linger_until: None,
             digest: Arc::new(digest),
@@ -94,6 +100,22 @@ impl Conduit {
             _ => self.connection.cut_short(Cut::WriteTimeout),
         }
         Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client takes no answer")))
+    }
+
+    /// Tells of what came behind `before`, and gives a header alone: what comes with it stays here until it is asked for.
+    /// Pingora would keep it to itself, and neither deadline nor log would know of it.
+    fn received(&mut self, buf: &mut ReadBuf<'_>, before: usize) {
+        let came = &buf.filled()[before..];
+        if came.is_empty() || self.connection.phase() == Phase::Request {
+            return;
+        }
+        let end = self.header_end.find(came).unwrap_or(came.len());
+        self.connection.received(&came[..end], clock::monotonic());
+        if end < came.len() {
+            let behind = came[end..].to_vec();
+            buf.set_filled(before + end);
+            self.ahead.splice(..0, behind);
+        }
     }
 
     /// While a whole request is served the stream is only watched. What a client sends then is its next request, which
@@ -157,13 +179,18 @@ impl AsyncRead for Conduit {
             // Also where there is always something to read.
             return this.poll_deadline(cx);
         }
+        if !this.ahead.is_empty() {
+            let fit = this.ahead.len().min(buf.remaining());
+            let before = buf.filled().len();
+            buf.put_slice(&this.ahead[..fit]);
+            this.ahead.drain(..fit);
+            this.received(buf, before);
+            return Poll::Ready(Ok(()));
+        }
         let before = buf.filled().len();
         match Pin::new(&mut this.io).poll_read(cx, buf) {
             Poll::Ready(Ok(())) => {
-                let received = &buf.filled()[before..];
-                if !received.is_empty() && this.connection.phase() != Phase::Request {
-                    this.connection.received(received, clock::monotonic());
-                }
+                this.received(buf, before);
                 Poll::Ready(Ok(()))
             }
             Poll::Ready(Err(e)) => Poll::Ready(Err(e)),
