@@ -60,7 +60,8 @@ pub async fn reload(control: &Control, floor: &Floor) -> Result<Arc<Snapshot>, R
             errors.for_each(|problem| tracing::error!(target: "config", "{problem}"));
             tracing::error!(target: HEALTH, kind = "reload", errors = count, "{REFUSED}");
         }
-        Err(refused) => tracing::error!(target: HEALTH, kind = "reload", reason = %refused, "{REFUSED}"),
+        // The reason is in the words too: a terminal shows nothing else of these lines.
+        Err(refused) => tracing::error!(target: HEALTH, kind = "reload", reason = %refused, "{REFUSED}: {refused}"),
     }
     taken
 }

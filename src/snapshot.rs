@@ -13,7 +13,7 @@ use crate::config::{self, Config};
 use crate::health::{Key, Spec};
 use crate::pool::{Plan, Pool};
 use crate::route::Table;
-use crate::telemetry::EventLog;
+use crate::telemetry::{EventLog, HEALTH};
 
 /// What names mean now: host to addresses, none where it has none.
 pub type Addresses = HashMap<String, Vec<std::net::IpAddr>>;
@@ -62,9 +62,17 @@ impl Snapshot {
             };
             (name.clone(), Arc::new(Served { config: pool.clone(), live, group_key: group_key(pool) }))
         });
+        let pools: HashMap<String, Arc<Served>> = pools.collect();
+        for (pool, served) in old.iter().flat_map(|old| &old.pools).filter(|(pool, _)| !pools.contains_key(*pool)) {
+            let from = served.live.roster().mode().as_str();
+            tracing::info!(
+                target: HEALTH, kind = "pool", pool, from, to = "removed", observed = false,
+                "pool {pool} is no longer configured, it was {from}"
+            );
+        }
         Snapshot {
             generation: old.map_or(1, |old| old.generation + 1),
-            pools: pools.collect(),
+            pools,
             routes: Table::new(config.routes.clone()),
             config,
         }

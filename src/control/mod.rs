@@ -144,10 +144,11 @@ impl Control {
         let now = clock::monotonic();
         for (name, pool) in &self.snapshot().pools {
             pool.live.advance(now);
-            if !pool.live.is_settled(now) {
+            let mode = pool.live.roster().mode();
+            if !pool.live.is_settled(now) || mode == Mode::Waiting {
                 return Err(format!("pool {name:?}: first verdicts are not in"));
             }
-            if pool.config.required && matches!(pool.live.roster().mode(), Mode::Down | Mode::Waiting) {
+            if pool.config.required && mode == Mode::Down {
                 return Err(format!("pool {name:?} is required and cannot serve"));
             }
         }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use pingora::apps::HttpServerApp;
 use pingora::protocols::http::ServerSession;
+use socket2::SockRef;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
@@ -19,6 +20,9 @@ use crate::telemetry::{AccessLog, Outcome, Record, Why};
 
 /// How long to leave the kernel alone when it has no descriptor or buffer for a new connection.
 const OUT_OF_RESOURCES_PAUSE: Duration = Duration::from_millis(50);
+
+/// Bytes of an answer that may wait in the kernel, beyond what is on its way.
+const UNSENT: u32 = 128 << 10;
 
 /// Connections taken out of the kernel's queue when a listener closes, at most.
 const LAST_CALL: usize = 4096;
@@ -87,8 +91,11 @@ async fn serve<A: HttpServerApp + Send + Sync + 'static>(
 ) {
     let _unseen =
         Unseen { connection: connection.clone(), log: visit.lobby.log.clone(), ending: visit.lobby.ending.clone() };
-    if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!(%error, "cannot set TCP_NODELAY");
+    // Of an answer that a slow client has yet to take, little waits in the kernel: less memory, and a write that makes no
+    // progress then says something of the client, not of the size of a buffer.
+    let tuned = stream.set_nodelay(true).and_then(|()| SockRef::from(&stream).set_tcp_notsent_lowat(UNSENT));
+    if let Err(error) = tuned {
+        tracing::debug!(%error, "cannot tune a connection");
     }
     let limits = connection.listening().limits();
     let mut session = ServerSession::new_http1(Box::new(Conduit::new(stream, connection.clone())));

@@ -29,8 +29,8 @@ pub use member::Member;
 pub use roster::{Headline, Roster};
 
 use crate::balance::Policy;
-use crate::health::{self, Admin, Change, MemberId, Mode, Pace, PoolHealth, Rules, Sample, Spec, Verdict};
-use crate::telemetry::EventLog;
+use crate::health::{self, Admin, Change, MemberId, Mode, Pace, PoolHealth, Rules, Sample, Spec, Standing, Verdict};
+use crate::telemetry::{EventLog, HEALTH};
 
 /// Requests that may wait for a first verdict at once; one too many is refused (health.md §2).
 const WAITERS: usize = 10_000;
@@ -100,6 +100,10 @@ impl Pool {
         let health = PoolHealth::new(now, rules, specs);
         let members: Vec<_> = health.members().iter().map(|m| Arc::new(Member::new(m))).collect();
         let roster = Roster::new(&health, &policy, &members);
+        if health.picture().mode == Mode::Down {
+            // From its first moment: nothing else would ever tell.
+            events.announce(name, &health, &[Change::Mode { from: Mode::Waiting, to: Mode::Down }]);
+        }
         Pool {
             name: name.into(),
             board: Mutex::new(Board { health, policy, members, settles_at, roster_at: now, roster_is_stale: false }),
@@ -172,7 +176,9 @@ impl Pool {
         if board.health.member(id).is_none() {
             return false;
         }
+        let wanted = wanted(&board.health);
         let changes = board.health.administer(now, id, admin);
+        let changes = in_effect(changes, &wanted, &board.health);
         self.publish(&mut board, now, &changes, true);
         true
     }
@@ -196,8 +202,10 @@ impl Pool {
         let mut board = self.board();
         let was_settled = board.is_settled(now);
         let wanted = wanted(&board.health);
-        let mut changes = board.health.reshape(now, rules, specs);
-        changes.extend(weight_changes(&wanted, &board.health));
+        let gone = leavers(&board.health);
+        let changes = board.health.reshape(now, rules, specs);
+        let changes = in_effect(changes, &wanted, &board.health);
+        self.tell_of_leavers(gone, &board.health);
         let before: HashMap<MemberId, Arc<Member>> = board.members.drain(..).map(|m| (m.id(), m)).collect();
         let members: Vec<_> = board.health.members().iter().map(|m| keep_or_make(&before, m)).collect();
         if members.iter().any(|m| !before.contains_key(&m.id())) {
@@ -214,6 +222,20 @@ impl Pool {
         board.policy = policy;
         self.budget.set_percent(budget_percent);
         self.publish(&mut board, now, &changes, true);
+    }
+
+    /// A member that a reload took out: what was told of it last is not to stand for ever.
+    fn tell_of_leavers(&self, before: Vec<(MemberId, health::Key, Standing)>, health: &PoolHealth) {
+        for (id, key, standing) in before {
+            if health.index_of(id).is_none() {
+                let member = key.address.map_or(key.name, |address| address.to_string());
+                let (pool, from) = (&*self.name, standing.as_str());
+                tracing::info!(
+                    target: HEALTH, kind = "member", pool, member, from, to = "removed", observed = false,
+                    "member {member} of {pool} is no longer configured, it was {from}"
+                );
+            }
+        }
     }
 
     /// Whether the first verdicts are in, or have been waited for long enough. It stays so over reloads, unless one leaves
@@ -260,23 +282,31 @@ impl Board {
     }
 }
 
-/// What is wanted of each member, a weight of 0 being a wish to drain it.
-fn wanted(health: &PoolHealth) -> HashMap<MemberId, (Admin, Admin)> {
+/// What is wanted of each member in effect: a weight of 0 is a wish to drain it (health.md §7).
+fn wanted(health: &PoolHealth) -> HashMap<MemberId, Admin> {
     let wish = |m: &health::Member| match m.admin() {
         Admin::Enabled if m.spec().weight == 0 => Admin::Draining,
         admin => admin,
     };
-    health.members().iter().map(|m| (m.id(), (m.admin(), wish(m)))).collect()
+    health.members().iter().map(|m| (m.id(), wish(m))).collect()
 }
 
-/// Members that a weight took out of the rotation, or back into it: to the heart nothing was ordered, to people it was.
-fn weight_changes(before: &HashMap<MemberId, (Admin, Admin)>, health: &PoolHealth) -> Vec<Change> {
+/// What a step changed, with the orders as they are in effect and before what came of them: a weight may have given one,
+/// or have given it already.
+fn in_effect(changes: Vec<Change>, before: &HashMap<MemberId, Admin>, health: &PoolHealth) -> Vec<Change> {
     let now = wanted(health);
-    let changed = health.members().iter().filter_map(|m| {
-        let ((ordered, from), (orders, to)) = (*before.get(&m.id())?, *now.get(&m.id())?);
-        (ordered == orders && from != to).then_some(Change::Admin { member: m.id(), from, to })
+    let orders = health.members().iter().filter_map(|m| {
+        let (from, to) = (*before.get(&m.id())?, *now.get(&m.id())?);
+        (from != to).then_some(Change::Admin { member: m.id(), from, to })
     });
-    changed.collect()
+    let rest = changes.into_iter().filter(|change| !matches!(change, Change::Admin { .. }));
+    orders.chain(rest).collect()
+}
+
+/// Everyone in the pool, with what would be told if they left.
+fn leavers(health: &PoolHealth) -> Vec<(MemberId, health::Key, Standing)> {
+    let standings = health.picture().standings.iter();
+    health.members().iter().zip(standings).map(|(m, s)| (m.id(), m.spec().key.clone(), *s)).collect()
 }
 
 /// The live part of a member: the one it had before, if it is no newcomer.

@@ -132,9 +132,10 @@ impl Step<'_> {
         event
     }
 
-    /// A mode is told where nothing else in the step tells it, and always when the pool stops or starts to answer.
+    /// A mode is told where nothing else in the step tells it, and always when the pool stops to answer at once, or starts to.
     fn mode(&self, from: Mode, to: Mode, told: usize) -> Option<Event> {
-        let is_grave = from == Mode::Down || to == Mode::Down;
+        // Whoever waits for an answer will ask why.
+        let is_grave = from == Mode::Down || matches!(to, Mode::Down | Mode::Waiting);
         if told > 0 && !is_grave {
             return None;
         }
@@ -171,6 +172,7 @@ impl Step<'_> {
             Standing::Ejected => format!("ejected ({ejected} of {ejectable} allowed)"),
             Standing::Unknown => "never healthy so far, it gets nothing".to_owned(),
             Standing::Fallback => "serving all the same, nobody is healthy".to_owned(),
+            Standing::Standby if self.picture.mode == Mode::Waiting => "nobody serves until a first verdict".to_owned(),
             Standing::Standby => "its tier stands by".to_owned(),
             Standing::Draining => "draining".to_owned(),
             Standing::Disabled => "disabled".to_owned(),
