@@ -19,6 +19,9 @@ use crate::pool::Lease;
 use crate::snapshot::{Served, Snapshot};
 use crate::telemetry::{AccessLog, Attempt, AttemptResult, Pick};
 
+/// How long a client may go on with a request that has been answered whole.
+const FAREWELL: Duration = Duration::from_secs(5);
+
 /// How far the answer is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Answer {
@@ -73,6 +76,8 @@ pub struct Ctx {
     pub(super) ttfb: Option<Duration>,
     pub(super) status: Option<u16>,
     interim_answers: u32,
+    /// All of the member's answer has been passed on.
+    pub(super) answer_is_whole: bool,
     /// How long it had taken when we answered it ourselves; what follows is the client's farewell.
     pub(super) answered_after: Option<Duration>,
     /// The header as it came, for the line of a request that is cut.
@@ -109,6 +114,7 @@ impl Ctx {
             ttfb: None,
             status: None,
             interim_answers: 0,
+            answer_is_whole: false,
             answered_after: None,
             raw: Bytes::new(),
             log,
@@ -235,6 +241,15 @@ impl Ctx {
         if let Some(attempt) = self.attempts.last_mut() {
             attempt.status = Some(status);
             attempt.ttfb = Some(since);
+        }
+    }
+
+    /// All of the answer has been passed on. Where the client still sends its request, it has a little time to see that
+    /// it need not.
+    pub fn answer_ends(&mut self) {
+        self.answer_is_whole = true;
+        if !self.connection.request_is_whole() {
+            self.connection.request_must_end_by(Some(clock::monotonic() + FAREWELL));
         }
     }
 

@@ -3,7 +3,7 @@
 //! Here the facts of one request meet the rules of [`blame`] and [`retry`].
 
 use pingora::proxy::Session;
-use pingora::{Error, RetryType};
+use pingora::{Error, ErrorType, RetryType};
 
 use super::blame::{self, Blame, Fault, Stage};
 use super::ctx::Ctx;
@@ -21,7 +21,14 @@ pub fn connecting(ctx: &mut Ctx, error: Box<Error>) -> Box<Error> {
 }
 
 /// The exchange broke off; `reused` is whether it was on a pooled connection.
-pub fn exchanging(ctx: &mut Ctx, session: &Session, error: Box<Error>, reused: bool) -> Box<Error> {
+pub fn exchanging(ctx: &mut Ctx, session: &Session, mut error: Box<Error>, reused: bool) -> Box<Error> {
+    let writing = matches!(error.etype(), ErrorType::WriteError | ErrorType::WriteTimedout);
+    if ctx.answer_is_whole && !writing && ctx.connection.cut() != Cut::WriteTimeout {
+        // The client has what it asked for; that it never sent the rest of its request is nobody's failure.
+        ctx.attempt_ended(AttemptResult::Ok, session.upstream_body_bytes_received() as u64);
+        error.set_retry(false);
+        return error;
+    }
     let idle_race = reused && matches!(error.retry, RetryType::ReusedOnly);
     if idle_race {
         ctx.spent.races += 1;

@@ -182,6 +182,19 @@ impl ProxyHttp for Hooks {
         Ok(())
     }
 
+    fn response_body_filter(
+        &self,
+        _session: &mut Session,
+        _body: &mut Option<Bytes>,
+        end: bool,
+        ctx: &mut Ctx,
+    ) -> Result<Option<Duration>> {
+        if end && !ctx.asks_for_tunnel {
+            ctx.answer_ends();
+        }
+        Ok(None)
+    }
+
     fn fail_to_connect(&self, _session: &mut Session, _peer: &HttpPeer, ctx: &mut Ctx, e: Box<Error>) -> Box<Error> {
         failure::connecting(ctx, e)
     }

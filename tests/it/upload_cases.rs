@@ -97,3 +97,24 @@ fn members_early_answer_reaches_a_client_that_goes_on_sending() {
         assert_eq!((&line.json["status"], line.attempts().len()), (&413.into(), 1), "{}", line.raw);
     }
 }
+
+#[test]
+fn client_that_falls_silent_over_a_whole_answer_is_let_go_and_was_served() {
+    let origin = Origin::start();
+    let steps = vec![Step::Bytes(b"too large".to_vec()), Step::Hang];
+    origin.answer(Answer::status(413).field("Content-Length: 9").steps(steps).early());
+    // Were it for the client's body to come, it would be there for ten minutes.
+    let proxy = unprobed(&[&origin], "body_timeout: 10m", "");
+    for (path, leaves) in [("/silent", false), ("/leaves", true)] {
+        let mut client = proxy.connect();
+        client.send(format!("POST {path} HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\npart"));
+        assert_eq!((client.head().expect("an answer").status, client.take(9).as_str()), (413, "too large"));
+        if !leaves {
+            assert!(client.rest().is_ok_and(|rest| rest.is_empty()), "{path}");
+        }
+        drop(client);
+        let line = proxy.access(path);
+        assert!(line.has(&[("outcome", "ok"), ("reason", "-")]), "{}", line.raw);
+        assert_eq!(line.attempts()[0]["result"], "ok", "{}", line.raw);
+    }
+}
