@@ -174,7 +174,8 @@ fn unseen<'a>(connection: &Connection, listener: &'a str, ending: bool) -> Recor
         scheme: Some("http"),
         connection: connection.id(),
         status: (status != 0).then_some(status),
-        duration: clock::monotonic().saturating_sub(connection.began()),
+        response_bytes: connection.own_bytes(),
+        duration: connection.over().saturating_sub(connection.began()),
         outcome,
         reason: Some(why),
         ..Record::default()

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU64, AtomicUsize,
 use std::time::Duration;
 
 use super::Listening;
+use crate::clock;
 
 tokio::task_local! {
     /// The connection whose task this is: Pingora's `new_ctx` has no other way to ask.
@@ -93,6 +94,9 @@ pub struct Connection {
     whole: AtomicBool,
     /// The status of an answer that was written while no request was being served.
     own_status: AtomicU16,
+    /// Bytes of its body, and when it was given, monotonic microseconds.
+    own_bytes: AtomicUsize,
+    answered: AtomicU64,
 }
 
 impl Connection {
@@ -110,6 +114,8 @@ impl Connection {
             cut: AtomicU8::new(Cut::None as u8),
             whole: AtomicBool::new(false),
             own_status: AtomicU16::new(0),
+            own_bytes: AtomicUsize::new(0),
+            answered: AtomicU64::new(0),
         }
     }
 
@@ -167,6 +173,19 @@ impl Connection {
         self.own_status.load(Relaxed)
     }
 
+    /// Bytes of the body of that answer.
+    pub fn own_bytes(&self) -> u64 {
+        self.own_bytes.load(Relaxed) as u64
+    }
+
+    /// When the present request was over: answered by us, or given up just now.
+    pub fn over(&self) -> Duration {
+        match self.answered.load(Relaxed) {
+            0 => clock::monotonic(),
+            at => Duration::from_micros(at),
+        }
+    }
+
     /// Whether the header that is being read has outgrown its limit.
     pub fn header_is_too_large(&self) -> bool {
         self.phase() == Phase::Header && self.header_bytes.load(Relaxed) > self.listening.limits().max_header_bytes
@@ -218,6 +237,8 @@ impl Connection {
 
     fn answer(&self, (status, answer): (u16, &'static str)) -> &'static str {
         self.own_status.store(status, Relaxed);
+        self.own_bytes.store(answer.split_once("\r\n\r\n").map_or(0, |(_, body)| body.len()), Relaxed);
+        self.answered.store(micros(clock::monotonic()), Relaxed);
         answer
     }
 
@@ -254,6 +275,8 @@ impl Connection {
         self.began.store(micros(now), Relaxed);
         self.header_bytes.store(0, Relaxed);
         self.own_status.store(0, Relaxed);
+        self.own_bytes.store(0, Relaxed);
+        self.answered.store(0, Relaxed);
         self.deadline.store(micros(now + self.listening.limits().keepalive_timeout), Relaxed);
     }
 
