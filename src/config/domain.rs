@@ -173,6 +173,17 @@ pub struct Probe {
     pub fast_interval: Duration,
     /// From the dial to the last byte; at most `interval`.
     pub timeout: Duration,
+    /// How a pool without traffic is probed; `None`: as ever.
+    pub idle: Option<Idle>,
+}
+
+/// Probing a pool that nobody uses (product.md F9).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Idle {
+    /// Without a request for so long it is idle.
+    pub after: Duration,
+    /// The interval while it is; at least the pool's own.
+    pub interval: Duration,
 }
 
 impl Probe {
@@ -180,7 +191,7 @@ impl Probe {
     /// nothing else: interval and timeouts may change without a doubt about what was learnt. The same for the life of
     /// a process, over all reloads; not to be kept on disk.
     pub fn fingerprint(&self) -> u64 {
-        let Probe { kind, port, interval: _, fast_interval: _, timeout: _ } = self;
+        let Probe { kind, port, interval: _, fast_interval: _, timeout: _, idle: _ } = self;
         let mut hasher = DefaultHasher::new();
         (kind, port).hash(&mut hasher);
         hasher.finish()

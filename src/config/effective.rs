@@ -6,8 +6,8 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 
 use super::domain::{
-    AccessLog, Config, HttpProbe, Limits, Listener, Member, Pool, Probe, ProbeKind, ProbeMethod, Retries, Upstream,
-    UpstreamHost,
+    AccessLog, Config, HttpProbe, Idle, Limits, Listener, Member, Pool, Probe, ProbeKind, ProbeMethod, Retries,
+    Upstream, UpstreamHost,
 };
 use super::reading::spell_bytes;
 use super::spelling::{spell_duration, spell_range};
@@ -139,6 +139,7 @@ fn probe(probe: &Probe, rules: &Rules) -> Value {
         ("interval", Some(span(probe.interval))),
         ("fast_interval", Some(span(probe.fast_interval))),
         ("timeout", Some(span(probe.timeout))),
+        ("idle", Some(probe.idle.map_or_else(|| json!("off"), idle))),
         ("window", window),
         ("consecutive", consecutive),
         ("max_latency", rules.gates.max_latency.map(span)),
@@ -148,6 +149,10 @@ fn probe(probe: &Probe, rules: &Rules) -> Value {
     let merged: Map<String, Value> =
         [kind, pace].into_iter().filter_map(|part| part.as_object().cloned()).flatten().collect();
     Value::Object(merged)
+}
+
+fn idle(idle: Idle) -> Value {
+    json!({ "after": span(idle.after), "interval": span(idle.interval) })
 }
 
 fn http(http: &HttpProbe) -> Value {

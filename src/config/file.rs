@@ -129,6 +129,7 @@ pub(super) struct ProbeKeys {
     pub(super) interval: Written<Duration>,
     pub(super) fast_interval: Written<Duration>,
     pub(super) timeout: Written<Duration>,
+    pub(super) idle: Option<Or<Off, IdleKeys>>,
     pub(super) headers: Option<Headers>,
     pub(super) expect: Option<ExpectKeys>,
     pub(super) max_body: Written<Bytes>,
@@ -137,6 +138,13 @@ pub(super) struct ProbeKeys {
     pub(super) max_latency: Written<Duration>,
     pub(super) max_latency_ratio: Written<f64>,
     pub(super) latency_floor: Written<Duration>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, expecting = "`off`, or a mapping such as `{ after: 5m, interval: 2m }`")]
+pub(super) struct IdleKeys {
+    pub(super) after: Written<Duration>,
+    pub(super) interval: Written<Duration>,
 }
 
 #[derive(Debug, Default, Deserialize)]

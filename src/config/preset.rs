@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use super::domain::ProbeMethod;
+use super::domain::{Idle, ProbeMethod};
 use super::spelling::{Spelling, word};
 use super::words::DEFAULT_SENSITIVITY;
 use crate::balance::Policy;
@@ -53,6 +53,7 @@ pub(super) struct Base {
     /// `None`: the interval.
     pub(super) fast_interval: Option<Duration>,
     pub(super) timeout: Duration,
+    pub(super) idle: Option<Idle>,
     pub(super) status: (u16, u16),
     pub(super) judge: Judge,
     pub(super) max_unhealthy_percent: u8,
@@ -73,6 +74,7 @@ impl Base {
                 interval: Duration::from_secs(5),
                 fast_interval: Some(Duration::from_secs(1)),
                 timeout: Duration::from_secs(2),
+                idle: None,
                 status: (200, 299),
                 judge: Judge::Window { size: WINDOW.0, required: WINDOW.1 },
                 max_unhealthy_percent: 50,
@@ -85,6 +87,7 @@ impl Base {
                 interval: Duration::from_secs(60),
                 fast_interval: None,
                 timeout: Duration::from_secs(60),
+                idle: None,
                 status: (200, 299),
                 judge: Judge::Consecutive { failures: 10, passes: 1 },
                 max_unhealthy_percent: 50,
@@ -97,6 +100,7 @@ impl Base {
                 interval: Duration::from_secs(30),
                 fast_interval: None,
                 timeout: Duration::from_secs(10),
+                idle: Some(Idle { after: Duration::from_secs(5 * 60), interval: Duration::from_secs(2 * 60) }),
                 status: (200, 200),
                 judge: Judge::Window { size: 4, required: 3 },
                 max_unhealthy_percent: 100,
@@ -109,6 +113,7 @@ impl Base {
                 interval: Duration::from_secs(30),
                 fast_interval: None,
                 timeout: Duration::from_secs(30),
+                idle: None,
                 status: (200, 399),
                 judge: Judge::Consecutive { failures: 3, passes: 1 },
                 max_unhealthy_percent: 100,

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::address::{host_field, host_name};
-use super::domain::{Expect, HttpProbe, Member, Probe, ProbeKind, ProbeMethod, ProbeTls};
+use super::domain::{Expect, HttpProbe, Idle, Member, Probe, ProbeKind, ProbeMethod, ProbeTls};
 use super::file::{ExpectKeys, ProbeKeys};
 use super::judge::{gates, judge};
 use super::parse::filled;
@@ -16,6 +16,8 @@ use crate::health::{Admin, Gates, Judge};
 
 /// Shorter intervals would be an attack on the member.
 const MIN_INTERVAL: Duration = Duration::from_millis(10);
+/// What `idle: {}` leaves open, where no preset says otherwise.
+const IDLE: Idle = Idle { after: Duration::from_secs(5 * 60), interval: Duration::from_secs(2 * 60) };
 /// Bytes of a probe's body that are kept, unless `max_body` is written.
 const MAX_BODY: usize = 64 << 10;
 /// Longest body match of Application Gateway, in characters (product.md G7).
@@ -65,6 +67,7 @@ pub(super) fn probing(
     }
     let mut read = pool.under("probe");
     let (interval, fast_interval, timeout) = pace(keys, base, &mut read);
+    let idle = idle(keys, base, interval, &mut read);
     let kind = if tcp {
         refuse_http_keys(keys, &mut read);
         ProbeKind::Tcp
@@ -74,7 +77,7 @@ pub(super) fn probing(
     let port = read.count("port", &keys.port, 1..=u16::MAX);
     let judge = judge(keys, preset, base, &mut read);
     let gates = gates(keys, judge, &mut read);
-    Probing { probe: Some(Probe { kind, port, interval, fast_interval, timeout }), judge, gates }
+    Probing { probe: Some(Probe { kind, port, interval, fast_interval, timeout, idle }), judge, gates }
 }
 
 /// Interval, fast interval and timeout: what is not written is at most the interval, what is written must be.
@@ -104,6 +107,27 @@ fn pace(keys: &ProbeKeys, base: &Base, read: &mut Reading<'_>) -> (Duration, Dur
         within("fast_interval", &keys.fast_interval, MIN_INTERVAL, base.fast_interval.unwrap_or(interval));
     let timeout = within("timeout", &keys.timeout, TICK, base.timeout);
     (interval, fast_interval, timeout)
+}
+
+/// How a pool without traffic is probed. A preset's own interval gives way to a longer one that is written.
+fn idle(keys: &ProbeKeys, base: &Base, interval: Duration, read: &mut Reading<'_>) -> Option<Idle> {
+    let default = base.idle.unwrap_or(IDLE);
+    let keys = match &keys.idle {
+        Some(Or::Word(_)) => return None,
+        Some(Or::Keys(keys)) => keys,
+        None => return base.idle.map(|idle| Idle { interval: idle.interval.max(interval), ..idle }),
+    };
+    let mut read = read.under("idle");
+    let after = read.span("after", &keys.after, Duration::from_secs(1)..=DAY).unwrap_or(default.after);
+    let wanted = read.span("interval", &keys.interval, MIN_INTERVAL..=DAY);
+    if wanted.is_some_and(|wanted| wanted < interval) {
+        let message = format!(
+            "an idle pool would be probed more often than one in use; write at least the interval, {}",
+            spell_duration(interval)
+        );
+        read.error("interval", message);
+    }
+    Some(Idle { after, interval: wanted.unwrap_or(default.interval).max(interval) })
 }
 
 fn refuse_http_keys(keys: &ProbeKeys, read: &mut Reading<'_>) {

@@ -27,7 +27,7 @@ use crate::config::{Config, Probe, Problem};
 use crate::health::{Admin, MemberId, Mode};
 use crate::listener::Traffic;
 use crate::pool::{Member, Pool};
-use crate::probe::{Check, Prober, Recipe, Target};
+use crate::probe::{Check, Idle, Prober, Recipe, Target};
 use crate::snapshot::{Addresses, Served, Snapshot};
 use crate::telemetry::{AccessLog, EventLog};
 
@@ -81,17 +81,17 @@ pub struct Control {
     ending: watch::Sender<bool>,
     log: AccessLog,
     traffic: Arc<Traffic>,
-    prober: Prober,
+    prober: Arc<Prober>,
     draining: AtomicBool,
     reloading: tokio::sync::Mutex<()>,
 }
 
-/// What the prober and the alarm follow. Who makes them follow holds it from the look at the present generation to the
+/// What the prober and the errands follow. Who makes them follow holds it from the look at the present generation to the
 /// end, so that the last to do so has seen the latest, and a generation is never seen with another one's recipes.
 struct Following {
     prepared: Prepared,
-    /// Wakes pools at their deadlines.
-    alarm: Option<AbortHandle>,
+    /// What is done for pools meanwhile: waking them at their deadlines, and their members' probes at their use.
+    errands: Vec<AbortHandle>,
 }
 
 /// The turn to reload; the next comes when it is dropped.
@@ -102,12 +102,12 @@ impl Control {
     /// Starts probing what the present generation has.
     pub fn start(parts: Parts) -> io::Result<Control> {
         let Parts { path, snapshot, events, prepared, ending, log, traffic } = parts;
-        let prober = Prober::start(snapshot.load().config.max_concurrent_probes)?;
+        let prober = Arc::new(Prober::start(snapshot.load().config.max_concurrent_probes)?);
         let control = Control {
             path,
             snapshot,
             events,
-            following: Mutex::new(Following { prepared, alarm: None }),
+            following: Mutex::new(Following { prepared, errands: Vec::new() }),
             ending,
             log,
             traffic,
@@ -215,7 +215,7 @@ impl Control {
 
     /// Ends probing.
     pub fn stop(&self) {
-        self.following().alarm.take().inspect(AbortHandle::abort);
+        self.following().errands.drain(..).for_each(|errand| errand.abort());
         self.prober.stop();
     }
 
@@ -238,8 +238,20 @@ impl Control {
             Some(targets(&pool.live, probe, recipe))
         });
         self.prober.follow(targets.flatten().collect());
-        following.alarm.take().inspect(AbortHandle::abort);
-        following.alarm = alarm(&snapshot);
+        following.errands.drain(..).for_each(|errand| errand.abort());
+        following.errands.extend(alarm(&snapshot));
+        following.errands.extend(self.wakers(&snapshot));
+    }
+
+    /// One task for each pool that is probed more rarely while nobody uses it: it has the pool probed when somebody does.
+    fn wakers(&self, snapshot: &Snapshot) -> Vec<AbortHandle> {
+        let dozing = |pool: &&Arc<Served>| pool.config.probe.as_ref().is_some_and(|probe| probe.idle.is_some());
+        let watch = async |pool: Arc<Pool>, prober: Arc<Prober>| loop {
+            pool.usage().woken().await;
+            prober.wake(pool.name());
+        };
+        let dozing = snapshot.pools.values().filter(dozing).map(|pool| pool.live.clone());
+        dozing.map(|pool| tokio::spawn(watch(pool, self.prober.clone())).abort_handle()).collect()
     }
 
     fn find(&self, pool: &str, member: &str) -> Option<(Arc<Served>, MemberId)> {
@@ -273,6 +285,10 @@ fn targets(pool: &Arc<Pool>, probe: &Probe, recipe: &Arc<Recipe>) -> Vec<Target>
             check: Arc::new(check),
             interval: probe.interval,
             fast_interval: probe.fast_interval,
+            idle: probe.idle.map(|idle| {
+                let used = pool.clone();
+                Idle { interval: idle.interval, is_idle: Arc::new(move |now| used.usage().is_idle(now, idle.after)) }
+            }),
             report: Arc::new(move |now, sample| reported.report(now, id, fingerprint, sample)),
             next_probe_at: live.next_probe_at().clone(),
         })

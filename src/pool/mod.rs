@@ -14,6 +14,7 @@ mod roster;
 mod settled;
 #[cfg(test)]
 mod tests;
+mod usage;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -27,6 +28,7 @@ pub use budget::Budget;
 pub use lease::{Lease, Waiting};
 pub use member::Member;
 pub use roster::{Headline, Roster};
+pub use usage::Usage;
 
 use crate::balance::Policy;
 use crate::health::{self, Admin, Change, MemberId, Mode, Pace, PoolHealth, Rules, Sample, Spec, Standing, Verdict};
@@ -50,6 +52,7 @@ pub struct Pool {
     changed: Notify,
     waiters: AtomicUsize,
     budget: Budget,
+    usage: Usage,
     events: Arc<EventLog>,
 }
 
@@ -112,6 +115,7 @@ impl Pool {
             changed: Notify::new(),
             waiters: AtomicUsize::new(0),
             budget: Budget::new(budget_percent),
+            usage: Usage::new(now),
             events,
         }
     }
@@ -124,6 +128,11 @@ impl Pool {
     /// The present roster.
     pub fn roster(&self) -> Arc<Roster> {
         self.roster.load_full()
+    }
+
+    /// Whether anybody uses it.
+    pub fn usage(&self) -> &Usage {
+        &self.usage
     }
 
     /// The retry budget.

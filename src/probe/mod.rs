@@ -23,4 +23,4 @@ mod tls;
 mod tests;
 
 pub use check::{Check, CheckError, Exchange, Recipe};
-pub use prober::{Counters, Prober, Report, Target};
+pub use prober::{Counters, Idle, Prober, Report, Target};

@@ -45,10 +45,21 @@ pub struct Target {
     pub interval: Duration,
     /// From start to start while in doubt; at most `interval`.
     pub fast_interval: Duration,
+    /// How rarely it is probed while nobody uses it; `None`: no matter.
+    pub idle: Option<Idle>,
     /// Who is told.
     pub report: Report,
     /// Where the start of the next probe is written, in microseconds of monotonic time; 0: none is planned.
     pub next_probe_at: Arc<AtomicU64>,
+}
+
+/// A pace for what nobody uses (F9).
+#[derive(Clone)]
+pub struct Idle {
+    /// From start to start while nobody does; at least the target's own interval.
+    pub interval: Duration,
+    /// Whether nobody does, at a monotonic time.
+    pub is_idle: Arc<dyn Fn(Duration) -> bool + Send + Sync>,
 }
 
 /// What the prober has done since it began.
@@ -101,6 +112,7 @@ struct Question {
     timeout: Duration,
     interval: Duration,
     fast_interval: Duration,
+    idle: Option<Duration>,
 }
 
 /// One task, from outside.
@@ -164,6 +176,13 @@ impl Prober {
         let posts = self.posts();
         let post = posts.of(&(pool.into(), member));
         post.inspect(|post| post.now.notify_one()).is_some()
+    }
+
+    /// Probes every member of a pool now: somebody uses it again.
+    pub fn wake(&self, pool: &str) {
+        let posts = self.posts();
+        let members = posts.by_member.keys().filter(|(of, _)| **of == *pool);
+        members.filter_map(|member| posts.of(member)).for_each(|post| post.now.notify_one());
     }
 
     /// Like [`Prober::probe_now`], for evidence that may come with every request: at most once per member and interval
@@ -253,6 +272,7 @@ impl Posts {
                 timeout: now.timeout,
                 interval: now.interval,
                 fast_interval: now.fast_interval,
+                idle: now.idle,
                 ..before.clone()
             };
             (timed_alike == now && self.by_question.contains_key(before)).then(|| before.clone())
@@ -271,6 +291,7 @@ impl Question {
             timeout: target.check.timeout(),
             interval: target.interval,
             fast_interval: target.fast_interval,
+            idle: target.idle.as_ref().map(|idle| idle.interval),
         }
     }
 }

@@ -180,7 +180,8 @@ impl Task {
     fn next(&self, round: &Round) -> Duration {
         let targets = self.targets.borrow();
         let Some(target) = targets.first() else { return round.last.ended };
-        Grid::new(target.interval, target.fast_interval, self.share).next(round.last, round.pace, fastrand::f64())
+        let interval = idle_interval(&targets, round).unwrap_or(target.interval);
+        Grid::new(interval, target.fast_interval, self.share).next(round.last, round.pace, fastrand::f64())
     }
 
     fn interval(&self) -> Duration {
@@ -199,6 +200,14 @@ impl Task {
         let (pool, member, panic) = (&target.pool, &target.name, &panic.0);
         tracing::error!(target: "probe", %pool, %member, %panic, "a probe panicked; it is made again");
     }
+}
+
+/// The interval of a member that is no cause for doubt and that nobody uses, in any of the pools that probe it.
+fn idle_interval(targets: &[Target], round: &Round) -> Option<Duration> {
+    let idle = |target: &Target| target.idle.as_ref().is_some_and(|idle| (idle.is_idle)(round.last.ended));
+    // Each is asked: it is the asking that wipes off the marks of use.
+    let idle = targets.iter().filter(|target| idle(target)).count() == targets.len();
+    (idle && round.pace == Pace::Steady).then(|| targets.first()?.idle.as_ref().map(|idle| idle.interval)).flatten()
 }
 
 /// A probe under way: one that is dropped before it lands taught nothing.

@@ -32,6 +32,7 @@ pub fn admit(ctx: &mut Ctx, request: &RequestHeader, limits: Limits) -> Result<(
     let pool = snapshot.pools.get(&*route.pool).ok_or(Refusal::Internal)?;
     ctx.pool = Some(pool.clone());
     pool.live.budget().earn();
+    pool.live.usage().mark();
     ctx.deadline = pool.config.deadline.map(|limit| ctx.connection.began() + limit);
     Ok(())
 }

@@ -1,12 +1,11 @@
 //! "The presets in one table" (product.md), row by row, read off what a bare pool of that preset means.
 //!
-//! Not here, because no key of this release could say them: idle pools, slow start and passive checks, which no preset
-//! has. Of the row "gates/slow start/passive: none" only the gates are tested.
+//! Of the row "gates/slow start/passive: none" only the gates are tested: for the others there are no keys yet.
 
 use std::time::Duration;
 
 use pulsegate::balance::Policy;
-use pulsegate::config::{HttpProbe, Pool, Probe, ProbeKind, ProbeMethod};
+use pulsegate::config::{HttpProbe, Idle, Pool, Probe, ProbeKind, ProbeMethod};
 use pulsegate::health::{Gates, Initial, Judge, OnAllUnhealthy};
 
 use super::{around, lines, parse, pool};
@@ -38,6 +37,21 @@ fn http(pool: &Pool) -> &HttpProbe {
         ProbeKind::Http(http) => http,
         ProbeKind::Tcp => panic!("a preset probes over http"),
     }
+}
+
+#[test]
+fn row_idle_pools() {
+    let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
+    let rare = Some(Idle { after: minutes(5), interval: minutes(2) });
+    assert_eq!(all().each_ref().map(|p| probe(p).idle), [None, rare, None]);
+    let idle = |keys: &str| probe(&pool(&format!("preset: front_door, {MEMBERS}, probe: {{ {keys} }}"))).idle;
+    assert_eq!(idle("idle: off"), None);
+    assert_eq!(idle("idle: { after: 1m }"), Some(Idle { after: minutes(1), interval: minutes(2) }));
+    assert_eq!(
+        idle("interval: 3m"),
+        Some(Idle { after: minutes(5), interval: minutes(3) }),
+        "never more often than ever"
+    );
 }
 
 /// All problems of a pool, as lines without file and place.

@@ -256,6 +256,23 @@ fn first_round_is_immediate_and_the_rest_is_spread() {
 }
 
 #[test]
+fn pool_that_nobody_uses_is_probed_rarely_until_its_first_request() {
+    let (clock, quiet) = (Origin::start(), Origin::start());
+    let pool = |name: &str, origin: &Origin, more: &str| {
+        format!("  {name}:\n    members: [{origin}]\n    probe: {{ path: /healthz, interval: 200ms{more} }}\n")
+    };
+    let pools = pool("clock", &clock, "") + &pool("quiet", &quiet, ", idle: { after: 1s, interval: 24h }");
+    let proxy = Proxy::start(&format!("pools:\n{pools}routes: [{{ pool: quiet }}]\n"));
+    eventually("it is left in peace", || {
+        let before = quiet.probe_count();
+        clock.await_probes(5);
+        quiet.probe_count() == before
+    });
+    assert_eq!(proxy.get("/first").status, 200);
+    quiet.await_probes(3);
+}
+
+#[test]
 fn every_kind_of_pool_is_probed_without_traffic() {
     let (fixed, named, added) = (Origin::start(), Origin::start(), Origin::start());
     let pool = |name: &str, member: &str| format!("  {name}:\n    members: [\"{member}\"]\n    {PROBE}\n");

@@ -35,7 +35,7 @@ fn http_probe() -> HttpProbe {
 }
 
 fn probe(kind: ProbeKind) -> Probe {
-    Probe { kind, port: None, interval: PATIENCE, fast_interval: PATIENCE, timeout: PATIENCE }
+    Probe { kind, port: None, interval: PATIENCE, fast_interval: PATIENCE, timeout: PATIENCE, idle: None }
 }
 
 fn check(http: HttpProbe, origin: SocketAddr) -> Check {

@@ -1,6 +1,6 @@
 //! Who is probed, when, and what survives.
 
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex};
 
@@ -8,7 +8,7 @@ use super::origin::Step;
 use super::scene::{NEVER, Scene};
 use super::*;
 use crate::health::MemberId;
-use crate::probe::{Report, Target};
+use crate::probe::{Idle, Report, Target};
 
 #[test]
 fn a_new_member_is_probed_at_once_and_then_in_its_interval() {
@@ -212,4 +212,24 @@ fn after_stop_nothing_is_probed() {
     // Every task is gone when nobody is left who could report.
     let last = std::iter::repeat_with(|| reports.recv_timeout(PATIENCE)).find(Result::is_err).unwrap();
     assert!(matches!(last, Err(RecvTimeoutError::Disconnected)));
+}
+
+#[test]
+fn what_nobody_uses_is_probed_rarely_until_somebody_does() {
+    let scene = Scene::new(100);
+    let origin = scene.healthy();
+    let is_idle = Arc::new(AtomicBool::new(true));
+    let asked = is_idle.clone();
+    let idle = Idle { interval: NEVER, is_idle: Arc::new(move |_| asked.load(Relaxed)) };
+    let soon = Duration::from_millis(20);
+    scene.prober.follow(vec![Target { idle: Some(idle), ..scene.target(1, 7, origin.address, soon) }]);
+    let planned = || scene.prober.next_probe_at("web", MemberId(1)).unwrap_or_default();
+    scene.report();
+    // The phase on a grid of such cells is anywhere in one; only a wake-up or that point brings another probe.
+    scene.until("the next probe is planned on the wide grid", || planned() > crate::clock::monotonic() + 10 * soon);
+    is_idle.store(false, Relaxed);
+    scene.prober.wake("api");
+    scene.prober.wake("web");
+    // The one that was asked for, and those at the pace of use.
+    (0..4).for_each(|_| drop(scene.report()));
 }

@@ -66,6 +66,7 @@ impl Scene {
             check: Arc::new(Check::single(&probe(ProbeKind::Http(http_probe())), &name, origin).unwrap()),
             interval,
             fast_interval: interval,
+            idle: None,
             report,
             next_probe_at: self.planned.lock().unwrap().entry(member).or_default().clone(),
         }
