@@ -68,6 +68,15 @@ impl Stage {
         self.sample(member, Sample { detail, status: Some(503), ..Sample::fail(Reason::Status, STEP) })
     }
 
+    /// A reload that gives the members, in order, these tiers.
+    fn retier(&mut self, tiers: &[u8]) -> Vec<String> {
+        let specs = self.health.members().iter().zip(tiers).map(|(m, &tier)| Spec { tier, ..m.spec().clone() });
+        let (specs, rules) = (specs.collect(), self.health.rules().clone());
+        self.now += STEP;
+        let changes = self.health.reshape(self.now, rules, specs);
+        self.announce(&changes)
+    }
+
     fn announce(&self, changes: &[Change]) -> Vec<String> {
         let events = self.events.announce("web", &self.health, changes);
         events.iter().map(|event| format!("{} {}: {}", word(event.level), event.kind.as_str(), event.message)).collect()
@@ -115,11 +124,11 @@ fn a_pool_of_four_falls_and_recovers_in_one_line_a_flip() {
         (
             4,
             true,
-            "info member: member 10.0.0.4:80 of web is healthy again; in rotation (2 of 4 members) | \
+            "info member: member 10.0.0.4:80 of web is healthy; in rotation (2 of 4 members) | \
              info fallback: pool web: fallback over; 2 of 4 members in rotation",
         ),
-        (3, true, "info member: member 10.0.0.3:80 of web is healthy again; in rotation (2 of 4 members)"),
-        (1, true, "info member: member 10.0.0.1:80 of web is healthy again; in rotation (3 of 4 members)"),
+        (3, true, "info member: member 10.0.0.3:80 of web is healthy; in rotation (2 of 4 members)"),
+        (1, true, "info member: member 10.0.0.1:80 of web is healthy; in rotation (3 of 4 members)"),
     ];
     for (member, passes, said) in steps {
         let lines = if passes { stage.pass(member) } else { stage.fail(member) };
@@ -166,7 +175,7 @@ fn a_place_that_passes_on_is_told_with_the_members_that_swapped() {
     assert_eq!(
         lines,
         [
-            "info member: member 10.0.0.2:80 of web is healthy again; in rotation (2 of 3 members)",
+            "info member: member 10.0.0.2:80 of web is healthy; in rotation (2 of 3 members)",
             "info cap: member 10.0.0.1:80 of web, unhealthy as before, is now ejected (1 of 1 allowed)",
         ]
     );
@@ -186,9 +195,38 @@ fn another_tier_is_a_failover_and_the_way_back_a_failback() {
     assert_eq!(
         stage.pass(1),
         [
-            "info member: member 10.0.0.1:80 of web is healthy again; in rotation (1 of 1 member)",
+            "info member: member 10.0.0.1:80 of web is healthy; in rotation (1 of 1 member)",
             "info failover: pool web: failback: tier 0 serves again, before it was tier 1; 1 of 1 member in rotation",
         ]
+    );
+}
+
+#[test]
+fn a_failover_out_of_the_fallback_is_told_too() {
+    let mut stage = Stage::new(rules(), &[0, 1]);
+    stage.fail(1);
+    stage.fail(2);
+    assert_eq!(
+        stage.pass(2),
+        [
+            "info member: member 10.0.0.2:80 of web is healthy; in rotation (1 of 1 member)",
+            "info fallback: pool web: fallback over; 1 of 1 member in rotation",
+            "warn failover: pool web: failover: tier 1 serves, before it was none; 1 of 1 member in rotation",
+        ]
+    );
+}
+
+#[test]
+fn other_ranks_for_the_same_tiers_are_no_failover() {
+    let mut stage = Stage::new(rules(), &[0, 0]);
+    assert_eq!(
+        stage.retier(&[1, 1]),
+        ["info failover: pool web: its first tier is 1 now, before it was tier 0; 2 of 2 members in rotation"]
+    );
+    stage.fail(1);
+    assert_eq!(
+        stage.retier(&[0, 1]),
+        ["warn failover: pool web: failover: a better tier cannot serve; 1 of 1 member in rotation"]
     );
 }
 
@@ -205,7 +243,7 @@ fn a_pool_that_fails_when_nobody_is_healthy_says_that_it_is_down() {
     assert_eq!(
         stage.pass(1),
         [
-            "info member: member 10.0.0.1:80 of web is healthy again; in rotation (1 of 1 member)",
+            "info member: member 10.0.0.1:80 of web is healthy; in rotation (1 of 1 member)",
             "info pool: pool web is normal now, it was down; 1 of 1 member in rotation",
         ]
     );

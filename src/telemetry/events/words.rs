@@ -55,8 +55,8 @@ impl Step<'_> {
                 (event.reason, event.detail) = (reason, detail);
                 format!("member {name} of {pool} is unhealthy: {why}; {place}")
             }
-            Verdict::Healthy if from == Verdict::Unhealthy => {
-                format!("member {name} of {pool} is healthy again; {place}")
+            Verdict::Healthy if !self.health.rules().probed => {
+                format!("member {name} of {pool} is not probed and taken for healthy; {place}")
             }
             Verdict::Healthy => format!("member {name} of {pool} is healthy; {place}"),
             Verdict::Unknown => format!("member {name} of {pool} starts anew, its health is unknown; {place}"),
@@ -93,34 +93,44 @@ impl Step<'_> {
         Some(event)
     }
 
-    /// From none to the pool's first is its beginning or the end of a fallback, and told as such; so is one to none.
+    /// Another tier serves. From none to the pool's first is a beginning or the end of a fallback, and told as such; so is
+    /// one to none. What counts is the pool's first tier, not its number: a reload may give tiers other ranks.
     fn tier(&self, from: Option<u8>, to: Option<u8>) -> Option<Event> {
         let to = to?;
-        let ends_fallback = self.changes.iter().any(|change| matches!(change, Change::Fallback { .. }));
+        let is_failover = self.picture.mode == Mode::Failover;
+        let was_failover = self.mode_before() == Mode::Failover;
         let was = match from {
             Some(from) => format!("tier {from}"),
-            None if self.picture.mode == Mode::Failover && !ends_fallback => "none".to_owned(),
+            None if is_failover => "none".to_owned(),
             None => return None,
         };
+        let further = from.is_none_or(|from| from < to);
         let mut event = self.about_pool(Kind::Failover);
         let (pool, shares) = (self.pool, self.shares());
-        event.message = if from.is_none_or(|from| from < to) {
-            event.level = Severity::Warn;
-            format!("pool {pool}: failover: tier {to} serves, before it was {was}; {shares}")
-        } else {
-            format!("pool {pool}: failback: tier {to} serves again, before it was {was}; {shares}")
+        event.message = match (is_failover, was_failover) {
+            (true, _) if further || !was_failover => {
+                event.level = Severity::Warn;
+                format!("pool {pool}: failover: tier {to} serves, before it was {was}; {shares}")
+            }
+            (false, false) => format!("pool {pool}: its first tier is {to} now, before it was {was}; {shares}"),
+            _ => format!("pool {pool}: failback: tier {to} serves again, before it was {was}; {shares}"),
         };
         (event.from, event.to) = (was, format!("tier {to}"));
         Some(event)
     }
 
-    fn fallback(&self, entered: bool) -> Event {
-        let mut event = self.about_pool(Kind::Fallback);
-        let mode_before = self.changes.iter().find_map(|change| match change {
-            Change::Mode { from, .. } => Some(from.as_str()),
+    /// The pool's mode before the step.
+    fn mode_before(&self) -> Mode {
+        let changed = self.changes.iter().find_map(|change| match change {
+            Change::Mode { from, .. } => Some(*from),
             _ => None,
         });
-        event.from = mode_before.unwrap_or("-").to_owned();
+        changed.unwrap_or(self.picture.mode)
+    }
+
+    fn fallback(&self, entered: bool) -> Event {
+        let mut event = self.about_pool(Kind::Fallback);
+        event.from = self.mode_before().as_str().to_owned();
         event.to = self.picture.mode.as_str().to_owned();
         event.message = if entered {
             event.level = Severity::Warn;
@@ -148,6 +158,11 @@ impl Step<'_> {
                 format!("pool {pool} is down: nobody may serve, requests are answered 503")
             }
             Mode::Waiting => format!("pool {pool}: requests wait for a first verdict"),
+            // The tier that serves is the same; a better one has come that cannot.
+            Mode::Failover => {
+                (event.kind, event.level) = (Kind::Failover, Severity::Warn);
+                format!("pool {pool}: failover: a better tier cannot serve; {}", self.shares())
+            }
             _ => format!("pool {pool} is {} now, it was {}; {}", event.to, event.from, self.shares()),
         };
         Some(event)
