@@ -132,6 +132,26 @@ fn connection_closed_when_it_is_reused_costs_a_get_nothing() {
 }
 
 #[test]
+fn pooled_connection_that_went_dead_silently_ends_at_the_read_timeout_and_counts_once() {
+    // What a firewall leaves behind that forgot the connection: it is open, and nothing comes.
+    let origin = Origin::start();
+    origin.when(When::reused(), Answer::hang());
+    let proxy = proxy_of(&[&origin], "upstream: { read_timeout: 300ms }");
+    let mut client = proxy.connect();
+    assert_eq!(client.get("/opens").status, 200);
+    client.send("POST /silent HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nonce");
+    assert_eq!(client.reply().status, 504);
+    let line = proxy.access("/silent");
+    assert!(line.has(&[("outcome", "timeout"), ("reason", "upstream_timeout")]), "{}", line.raw);
+    assert_eq!(line.attempts().len(), 1, "{}", line.raw);
+    assert_eq!((&line.attempts()[0]["result"], &line.attempts()[0]["reused"]), (&"timeout".into(), &true.into()));
+    assert_eq!(origin.traffic().iter().filter(|seen| seen.target == "/silent").count(), 1);
+    // The next request has a connection of its own.
+    assert_eq!(proxy.get("/after").status, 200);
+    assert!(proxy.events(&[("to", "unhealthy")]).is_empty(), "held against the member");
+}
+
+#[test]
 fn idle_race_dials_the_same_member_afresh() {
     let (racing, other) = (Origin::start(), Origin::start());
     [&racing, &other].iter().for_each(|origin| origin.when(When::reused(), Answer::close()));
