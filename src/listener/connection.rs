@@ -44,6 +44,9 @@ const HEADER_TOO_LARGE: Answer = (
      431 Request Header Fields Too Large\n",
 );
 
+/// A body's length is not known before its end.
+const UNKNOWN: u64 = u64::MAX;
+
 /// No deadline.
 const NEVER: u64 = u64::MAX;
 
@@ -92,6 +95,8 @@ pub struct Connection {
     cut: AtomicU8,
     /// All of the present request is here: what comes now belongs to the next.
     whole: AtomicBool,
+    /// Bytes of its body that have yet to come, where their number is known.
+    body_left: AtomicU64,
     /// The status of an answer that was written while no request was being served.
     own_status: AtomicU16,
     /// Bytes of its body, and when it was given, monotonic microseconds.
@@ -113,6 +118,7 @@ impl Connection {
             began: AtomicU64::new(micros(now)),
             cut: AtomicU8::new(Cut::None as u8),
             whole: AtomicBool::new(false),
+            body_left: AtomicU64::new(UNKNOWN),
             own_status: AtomicU16::new(0),
             own_bytes: AtomicUsize::new(0),
             answered: AtomicU64::new(0),
@@ -250,6 +256,7 @@ impl Connection {
         }
         self.phase.store(Phase::Request as u8, Relaxed);
         self.whole.store(false, Relaxed);
+        self.body_left.store(UNKNOWN, Relaxed);
         self.deadline.store(NEVER, Relaxed);
     }
 
@@ -258,9 +265,37 @@ impl Connection {
         self.whole.load(Relaxed)
     }
 
-    /// Says whether all of the request is here; a tunnel's never is.
+    /// Says whether all of the request is here.
     pub fn set_request_whole(&self, whole: bool) {
         self.whole.store(whole, Relaxed);
+    }
+
+    /// The request has a body of so many bytes.
+    pub fn expect_body(&self, bytes: u64) {
+        self.body_left.store(bytes, Relaxed);
+    }
+
+    /// The connection is a tunnel: whatever comes belongs to it.
+    pub fn become_tunnel(&self) {
+        self.set_request_whole(false);
+        self.expect_body(UNKNOWN);
+    }
+
+    /// Of `bytes` that came while a request is served, how many are its own.
+    pub fn own_share(&self, bytes: usize) -> usize {
+        match self.body_left.load(Relaxed) {
+            UNKNOWN => bytes,
+            left => {
+                let own = left.min(bytes as u64);
+                self.body_left.store(left - own, Relaxed);
+                own as usize
+            }
+        }
+    }
+
+    /// Whether nothing more of the present request is to come.
+    pub fn awaits_nothing(&self) -> bool {
+        self.request_is_whole() || self.body_left.load(Relaxed) == 0
     }
 
     /// The request being served must be over by then; what was cut before is forgotten.

@@ -41,7 +41,7 @@ pub struct Conduit {
     sent: usize,
     read_alarm: Alarm,
     write_alarm: Alarm,
-    /// Came with a header, and belongs behind it.
+    /// Came with a header or a body, and belongs behind it.
     ahead: Vec<u8>,
     header_end: HeaderEnd,
     /// Since when a write has been waiting for the client.
@@ -102,15 +102,20 @@ impl Conduit {
         Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client takes no answer")))
     }
 
-    /// Tells of what came behind `before`, and gives a header alone: what comes with it stays here until it is asked for.
-    /// Pingora would keep it to itself, and neither deadline nor log would know of it.
+    /// Tells of what came behind `before`, and gives a header, or a body of known length, alone: what comes with it stays here
+    /// until it is asked for. Pingora would keep it to itself, and neither deadline nor log would know of it.
     fn received(&mut self, buf: &mut ReadBuf<'_>, before: usize) {
         let came = &buf.filled()[before..];
-        if came.is_empty() || self.connection.phase() == Phase::Request {
+        if came.is_empty() {
             return;
         }
-        let end = self.header_end.find(came).unwrap_or(came.len());
-        self.connection.received(&came[..end], clock::monotonic());
+        let end = if self.connection.phase() == Phase::Request {
+            self.connection.own_share(came.len())
+        } else {
+            let end = self.header_end.find(came).unwrap_or(came.len());
+            self.connection.received(&came[..end], clock::monotonic());
+            end
+        };
         if end < came.len() {
             let behind = came[end..].to_vec();
             buf.set_filled(before + end);
@@ -171,7 +176,7 @@ impl AsyncRead for Conduit {
             this.connection.cut_short(Cut::HeaderTooLarge);
             return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, "header too large")));
         }
-        if this.connection.phase() == Phase::Request && this.connection.request_is_whole() {
+        if this.connection.phase() == Phase::Request && this.connection.awaits_nothing() {
             this.send_meanwhile(cx)?;
             return this.poll_watch(cx);
         }

@@ -153,7 +153,7 @@ impl Ctx {
     pub fn limit_attempt(&mut self, answer: Answer) {
         if answer == Answer::Tunnel {
             self.deadline = None;
-            self.connection.set_request_whole(false);
+            self.connection.become_tunnel();
         }
         let limit = self.pool.as_ref().and_then(|pool| {
             let patience = Some(pool.config.upstream.read_timeout).filter(|_| self.asks_for_tunnel);

@@ -90,6 +90,14 @@ pub fn upward(
     }
 }
 
+/// The length of a request's body, where it is known beforehand (RFC 9112 section 6.3).
+pub fn body_length(request: &RequestHeader) -> Option<u64> {
+    if request.headers.contains_key(header::TRANSFER_ENCODING) {
+        return None;
+    }
+    request.headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.trim().parse().ok()
+}
+
 /// Whether a client asks for another protocol (RFC 9110 section 7.8).
 pub fn asks_for_upgrade(request: &RequestHeader) -> bool {
     request.version == http::Version::HTTP_11

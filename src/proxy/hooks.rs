@@ -68,6 +68,9 @@ impl ProxyHttp for Hooks {
             ctx.keep_raw(h1.get_headers_raw_bytes());
         }
         ctx.connection.set_request_whole(session.is_body_done());
+        if let Some(length) = headers::body_length(session.req_header()) {
+            ctx.connection.expect_body(length);
+        }
         // To an HTTP/1.0 client no interim answer may be sent (RFC 9110 section 15.2).
         let old_client = session.req_header().version == Version::HTTP_10;
         session.set_ignore_info_resp(old_client);
