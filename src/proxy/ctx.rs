@@ -253,6 +253,11 @@ impl Ctx {
         }
     }
 
+    /// Whether the present attempt's answer has begun.
+    pub fn attempt_has_answer(&self) -> bool {
+        self.attempts.last().is_some_and(|attempt| attempt.status.is_some())
+    }
+
     /// Counts another interim answer, and says how many there were.
     pub fn one_more_interim_answer(&mut self) -> u32 {
         self.interim_answers += 1;

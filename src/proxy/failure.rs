@@ -3,7 +3,7 @@
 //! Here the facts of one request meet the rules of [`blame`] and [`retry`].
 
 use pingora::proxy::Session;
-use pingora::{Error, ErrorType, RetryType};
+use pingora::{Error, ErrorSource, ErrorType, RetryType};
 
 use super::blame::{self, Blame, Fault, Stage};
 use super::ctx::Ctx;
@@ -29,7 +29,10 @@ pub fn exchanging(ctx: &mut Ctx, session: &Session, mut error: Box<Error>, reuse
         error.set_retry(false);
         return error;
     }
-    let idle_race = reused && matches!(error.retry, RetryType::ReusedOnly);
+    // Pingora marks what failed while an answer was awaited; a connection that had gone stale may refuse the request first.
+    let unsent = *error.esource() == ErrorSource::Upstream && *error.etype() == ErrorType::WriteError;
+    let stale = matches!(error.retry, RetryType::ReusedOnly) || unsent;
+    let idle_race = reused && stale && !ctx.attempt_has_answer();
     if idle_race {
         ctx.spent.races += 1;
     } else {
