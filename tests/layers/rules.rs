@@ -78,6 +78,8 @@ pub const PATHS: &[(&str, Layer, &str)] = &[
     ("hyper_util", Edges, "only the edges speak HTTP"),
     ("http_body_util", Edges, "only the edges speak HTTP"),
     ("axum", Edges, "only the edges speak HTTP"),
+    ("hickory_resolver", Edges, "names are resolved at the edges"),
+    ("notify", Edges, "files are watched at the edges"),
     ("rustls", Edges, "only the edges speak TLS"),
     ("tokio_rustls", Edges, "only the edges speak TLS"),
     ("rustls_native_certs", Edges, "only the edges speak TLS"),
