@@ -26,11 +26,12 @@ fn plan() -> Plan {
         tier_min_healthy_percent: None,
         gates: Gates::default(),
         probed: true,
+        memory: Duration::from_secs(300),
     };
     let member = |n: u32| {
         let address = SocketAddr::from((std::net::Ipv4Addr::from(0x0a00_0000 + n), 80));
         let key = Key { name: address.to_string(), address: Some(address), tls: false };
-        Spec { key, weight: 1, split: 1, tier: 0, admin: Admin::Enabled, fingerprint: 0 }
+        Spec { key, weight: 1, split: 1, tier: 0, admin: Admin::Enabled, source: None, fingerprint: 0 }
     };
     Plan { rules, policy: Policy::RoundRobin, budget_percent: 20, members: (0..MEMBERS).map(member).collect() }
 }

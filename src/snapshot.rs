@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::route::Table;
 use crate::telemetry::{EventLog, HEALTH};
 
 /// What names mean now: host to addresses, none where it has none.
-pub type Addresses = HashMap<String, Vec<std::net::IpAddr>>;
+pub type Addresses = HashMap<String, Vec<IpAddr>>;
 
 /// One generation.
 #[derive(Debug)]
@@ -83,6 +83,7 @@ impl Snapshot {
 fn plan(pool: &config::Pool, addresses: &Addresses) -> Plan {
     let fingerprint = pool.probe.as_ref().map_or(0, |probe| probe.fingerprint());
     let members = pool.members.iter().flat_map(|member| {
+        let source = member.host.parse::<IpAddr>().is_err().then(|| Arc::from(member.name.as_str()));
         let known = addresses.get(&member.host).map_or(&[][..], Vec::as_slice);
         let spec = |address: Option<SocketAddr>| Spec {
             key: Key { name: member.name.clone(), address, tls: false },
@@ -90,6 +91,7 @@ fn plan(pool: &config::Pool, addresses: &Addresses) -> Plan {
             split: known.len().max(1) as u32,
             tier: member.tier,
             admin: member.state,
+            source: source.clone(),
             fingerprint,
         };
         let mut specs: Vec<Spec> = known.iter().map(|ip| spec(Some(SocketAddr::new(*ip, member.port)))).collect();

@@ -89,6 +89,7 @@ fn pool(pool: &Pool) -> Value {
         tier_min_healthy_percent,
         gates: _,
         probed: _,
+        memory: _,
     } = pool.rules;
     object([
         ("members", Some(pool.members.iter().map(member).collect())),

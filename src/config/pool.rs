@@ -15,6 +15,9 @@ use super::words::{BalanceWord, DEFAULT_CHOICES, DEFAULT_SENSITIVITY, Or};
 use crate::balance::Policy;
 use crate::health::{Initial, OnAllUnhealthy, Rules};
 
+/// How long one that has left the pool is remembered (health.md §9).
+const MEMORY: Duration = Duration::from_secs(5 * 60);
+
 /// Attempts and dials that one request may cause; beyond this retries are a load of their own.
 const MAX_ATTEMPTS: u32 = 10;
 
@@ -64,6 +67,7 @@ fn rules(keys: &PoolKeys, preset: Option<Preset>, base: &Base, probing: &Probing
         tier_min_healthy_percent: read.count("tier_min_healthy_percent", &keys.tier_min_healthy_percent, 0..=100),
         gates: probing.gates,
         probed,
+        memory: MEMORY,
     }
 }
 

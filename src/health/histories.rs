@@ -56,6 +56,7 @@ prop_compose! {
             tier_min_healthy_percent: tier_min,
             gates: Gates { max_latency, max_latency_ratio: ratio, ..Gates::default() },
             probed,
+            memory: std::time::Duration::from_secs(1),
         }
     }
 }
@@ -74,7 +75,8 @@ prop_compose! {
     ) -> Spec {
         let plain = spec(number);
         let address = plain.key.address.filter(|_| is_resolved);
-        Spec { key: Key { address, ..plain.key }, weight, tier, admin, fingerprint, split: 1 }
+        let source = (number > 3).then(|| if number < 6 { "one".into() } else { "other".into() });
+        Spec { key: Key { address, ..plain.key }, weight, tier, admin, source, fingerprint, ..plain }
     }
 }
 

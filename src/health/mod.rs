@@ -7,6 +7,7 @@
 //! Not here: who gets the next request (`balance`), how a probe is made (`probe`), who is told of a change (`telemetry`).
 
 mod cap;
+mod departed;
 mod history;
 mod judge;
 mod latency;

@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use super::departed::Departed;
 use super::picture::Patience;
 use super::{Admin, Change, Member, MemberId, Mode, Outcome, Picture, Reason, Rules, Sample, Spec, Standing, latency};
 
@@ -19,6 +20,8 @@ pub struct PoolHealth {
     /// Until when requests may wait for first verdicts.
     pub(super) deadline: Duration,
     pub(super) next_id: u64,
+    /// Who has left, and when.
+    pub(super) departed: Departed,
     /// Conclusive samples so far: their order, where two may have come at the same time.
     turns: u64,
 }
@@ -34,6 +37,7 @@ impl PoolHealth {
             index: HashMap::with_capacity(members.len()),
             deadline,
             next_id: 0,
+            departed: Departed::default(),
             turns: 0,
         };
         for spec in members {

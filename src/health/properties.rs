@@ -3,7 +3,7 @@
 //! Nothing here repeats the rules; it is what follows from them, checked from outside. Which verdict and standing is
 //! the right one is for the examples, and for the independent model in `tests/simulation`.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use proptest::prelude::*;
@@ -17,14 +17,14 @@ struct Watch {
     pool: PoolHealth,
     now: Duration,
     told: BTreeMap<MemberId, (Verdict, Admin)>,
-    ever: BTreeSet<MemberId>,
+    ever: BTreeMap<MemberId, Key>,
 }
 
 impl Watch {
     fn new(rules: Rules, specs: Vec<Spec>) -> Watch {
         let pool = PoolHealth::new(Duration::ZERO, rules, specs);
         let told = told(&pool);
-        let ever = told.keys().copied().collect();
+        let ever = pool.members().iter().map(|member| (member.id(), member.spec().key.clone())).collect();
         Watch { pool, now: Duration::ZERO, told, ever }
     }
 
@@ -83,7 +83,7 @@ impl Watch {
         }
     }
 
-    /// A reload forgets no one, and gives no id twice.
+    /// A reload forgets no one, and gives no id to two.
     fn meet_newcomers(&mut self, before: &PoolHealth) {
         let known: HashMap<&Key, &Member> = before.members().iter().map(|old| (&old.spec().key, old)).collect();
         for member in self.pool.members() {
@@ -95,13 +95,13 @@ impl Watch {
                     assert!(member.proven() || !old.proven() || restarted, "{member:?} was proven");
                 }
                 None => {
-                    assert!(self.ever.insert(member.id()), "{:?} was given before", member.id());
-                    self.told.insert(member.id(), (member.verdict(), member.admin()));
+                    // Who returns is who it was; anyone else is new.
+                    let key = self.ever.entry(member.id()).or_insert_with(|| member.spec().key.clone());
+                    assert_eq!(*key, member.spec().key, "{:?} was another's", member.id());
+                    self.told.entry(member.id()).or_insert((member.verdict(), member.admin()));
                 }
             }
         }
-        let present: BTreeSet<MemberId> = self.pool.members().iter().map(Member::id).collect();
-        self.told.retain(|id, _| present.contains(id));
     }
 
     /// Each verdict and admin change starts where the last one ended, and together they tell the whole story.
@@ -121,7 +121,9 @@ impl Watch {
                 _ => {}
             }
         }
-        assert_eq!(self.told, told(&self.pool));
+        for (id, state) in told(&self.pool) {
+            assert_eq!(self.told[&id], state, "{id:?}");
+        }
     }
 
     /// Whoever moved between kept and ejected is told, once, and nobody whose verdict changed in the same step.

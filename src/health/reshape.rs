@@ -2,13 +2,16 @@
 //!
 //! Not here: what a changed probe or judge means for one member (`member`, `judge`).
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Change, Key, Member, PoolHealth, Rules, Spec, Standing, Verdict};
 
 impl PoolHealth {
     /// Other rules, other members. State is kept by [`Key`]; a key that is new starts fresh, one that is gone is forgotten.
+    /// But an address that its name has lost is remembered for [`Rules::memory`]: when the name has it again, it is the
+    /// member it was (case C65).
     pub fn reshape(&mut self, now: Duration, rules: Rules, members: Vec<Spec>) -> Vec<Change> {
         let had_proven = self.has_proven();
         let newest = self.next_id;
@@ -16,14 +19,20 @@ impl PoolHealth {
         self.rules = rules;
 
         let mut known = self.by_key();
+        let mut departed = std::mem::take(&mut self.departed);
+        departed.forget(now);
         let mut changes = Vec::new();
         let mut standings = Vec::with_capacity(members.len());
         for spec in members {
-            let (member, standing) = match known.remove(&spec.key) {
+            let stayed = known.remove(&spec.key);
+            // Who returns meets whatever has changed meanwhile, at once.
+            let unprobed = if stayed.is_some() { probes_stopped } else { !self.rules.probed };
+            let remembered = || Some((departed.recall(&spec.key)?, Standing::Unknown));
+            let (member, standing) = match stayed.or_else(remembered) {
                 Some((mut member, standing)) => {
                     let before = member.state();
                     member.reload(now, &self.rules, spec);
-                    if probes_stopped && member.verdict() != Verdict::Healthy {
+                    if unprobed && member.verdict() != Verdict::Healthy {
                         // Nobody is left to say that it is healthy.
                         member.restart(now, &self.rules);
                     }
@@ -37,6 +46,9 @@ impl PoolHealth {
             standings.push(standing);
         }
         self.picture.standings = standings;
+        let gone = known.into_values().map(|(member, _)| member).collect();
+        departed.remember(now.saturating_add(self.rules.memory), self.lost_by_their_names(gone));
+        self.departed = departed;
 
         // Not at every reload of a pool where nobody has ever passed: its fallback must not stall for each.
         let begins_anew = had_proven || self.next_id > newest;
@@ -52,6 +64,14 @@ impl PoolHealth {
         let standings = std::mem::take(&mut self.picture.standings);
         let members = std::mem::take(&mut self.members).into_iter();
         members.zip(standings).map(|(member, standing)| (member.spec().key.clone(), (member, standing))).collect()
+    }
+
+    /// Those of `gone` whose name is still in the pool: it is the resolver that took them away.
+    fn lost_by_their_names(&self, mut gone: Vec<Member>) -> Vec<Member> {
+        let sources = self.members.iter().filter_map(|member| member.spec().source.as_ref());
+        let sources: HashSet<&Arc<str>> = if gone.is_empty() { HashSet::new() } else { sources.collect() };
+        gone.retain(|member| member.spec().source.as_ref().is_some_and(|source| sources.contains(source)));
+        gone
     }
 
     /// Whether anyone who may serve has ever been healthy.

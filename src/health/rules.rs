@@ -1,6 +1,7 @@
 //! The rules a pool is judged by: what the configuration means, as plain values.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Everything that decides verdicts and standings in one pool.
@@ -24,6 +25,8 @@ pub struct Rules {
     pub gates: Gates,
     /// False with `probe: off`: nobody is ever probed, and members start healthy.
     pub probed: bool,
+    /// How long an address that its name has lost is remembered: it returns with what was known of it (health.md §9).
+    pub memory: Duration,
 }
 
 /// How samples become a verdict.
@@ -138,6 +141,8 @@ pub struct Spec {
     pub tier: u8,
     /// The state written in the file.
     pub admin: Admin,
+    /// The name whose answer has brought it; `None` where the file itself says the address.
+    pub source: Option<Arc<str>>,
     /// Of everything that shapes the probe's request, connection and expectation.
     pub fingerprint: u64,
 }

@@ -216,6 +216,7 @@ impl Pool {
         let changes = in_effect(changes, &wanted, &board.health);
         self.tell_of_leavers(gone, &board.health);
         let before: HashMap<MemberId, Arc<Member>> = board.members.drain(..).map(|m| (m.id(), m)).collect();
+        self.tell_of_joiners(&before, &board.health);
         let members: Vec<_> = board.health.members().iter().map(|m| keep_or_make(&before, m)).collect();
         if members.iter().any(|m| !before.contains_key(&m.id())) {
             // Turns that stay in step with reloads would favour a member for ever (case C44).
@@ -242,6 +243,21 @@ impl Pool {
                 tracing::info!(
                     target: HEALTH, kind = "member", pool, member, from, to = "removed", observed = false,
                     "member {member} of {pool} is no longer configured, it was {from}"
+                );
+            }
+        }
+    }
+
+    /// A member that joins with a standing of its own, as one does that is remembered: of others their first verdict tells.
+    fn tell_of_joiners(&self, before: &HashMap<MemberId, Arc<Member>>, health: &PoolHealth) {
+        for (joiner, standing) in health.members().iter().zip(&health.picture().standings) {
+            if !before.contains_key(&joiner.id()) && *standing != Standing::Unknown {
+                let key = &joiner.spec().key;
+                let member = key.address.map_or_else(|| key.name.clone(), |address| address.to_string());
+                let (pool, to) = (&*self.name, standing.as_str());
+                tracing::info!(
+                    target: HEALTH, kind = "member", pool, member, from = "added", to, observed = false,
+                    "member {member} of {pool} joins, it is {to}"
                 );
             }
         }

@@ -17,11 +17,12 @@ fn plan(ports: &[u16]) -> Plan {
         tier_min_healthy_percent: None,
         gates: Gates::default(),
         probed: true,
+        memory: Duration::from_secs(300),
     };
     let spec = |port: &u16| {
         let address = std::net::SocketAddr::from(([10, 0, 0, 1], *port));
         let key = Key { name: address.to_string(), address: Some(address), tls: false };
-        Spec { key, weight: 1, split: 1, tier: 0, admin: Admin::Enabled, fingerprint: 0 }
+        Spec { key, weight: 1, split: 1, tier: 0, admin: Admin::Enabled, source: None, fingerprint: 0 }
     };
     Plan { rules, policy: Policy::RoundRobin, budget_percent: 20, members: ports.iter().map(spec).collect() }
 }

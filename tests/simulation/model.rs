@@ -44,6 +44,8 @@ pub struct Model {
     pub lives: Vec<Life>,
     pub stand: Stand,
     pub deadline: Duration,
+    /// Who has left, until when it is remembered, and the judge it left under.
+    departed: Vec<(Duration, Judge, Life)>,
     events: usize,
     born: usize,
 }
@@ -52,7 +54,8 @@ impl Model {
     pub fn new(now: Duration, rules: Rules, specs: Vec<Spec>) -> Model {
         let stand = stand(&rules, &[], &[], &[], true);
         let deadline = now + rules.initial_wait;
-        let mut model = Model { rules: rules.clone(), lives: vec![], stand, deadline, events: 0, born: 0 };
+        let mut model =
+            Model { rules: rules.clone(), lives: vec![], stand, deadline, departed: vec![], events: 0, born: 0 };
         model.reshape(now, rules, specs);
         model
     }
@@ -90,15 +93,26 @@ impl Model {
         self.events += 1;
         let had_proven = self.any_proven();
         let old = std::mem::take(&mut self.lives);
+        let (left_under, born) = (self.rules.judge, self.born);
         let judge = (rules.judge != self.rules.judge).then_some(rules.judge);
         let unprobed = self.rules.probed && !rules.probed;
         self.rules = rules;
+        self.departed.retain(|(until, ..)| *until > now);
         for spec in specs {
-            let Some(mut life) = old.iter().find(|l| l.spec.key == spec.key).cloned() else {
-                let turns = vec![(self.events, now, Turn::Born(self.initial(), self.rules.judge))];
-                self.lives.push(Life { id: self.born, admin: spec.admin, spec, turns, over: false });
-                self.born += 1;
-                continue;
+            let stayed = old.iter().find(|l| l.spec.key == spec.key).cloned();
+            let away = self.departed.iter().position(|(_, _, l)| l.spec.key == spec.key);
+            let (mut life, judge, unprobed) = match (stayed, away) {
+                (Some(life), _) => (life, judge, unprobed),
+                (None, Some(at)) => {
+                    let (_, judge, life) = self.departed.remove(at);
+                    (life, (judge != self.rules.judge).then_some(self.rules.judge), !self.rules.probed)
+                }
+                (None, None) => {
+                    let turns = vec![(self.events, now, Turn::Born(self.initial(), self.rules.judge))];
+                    self.lives.push(Life { id: self.born, admin: spec.admin, spec, turns, over: false });
+                    self.born += 1;
+                    continue;
+                }
             };
             if life.spec.fingerprint != spec.fingerprint {
                 life.turns.push((self.events, now, Turn::Blank { probed: self.rules.probed }));
@@ -113,7 +127,14 @@ impl Model {
                 self.order(now, self.lives.len() - 1, admin);
             }
         }
-        let newcomers = self.lives.iter().any(|l| !old.iter().any(|o| o.id == l.id));
+        let until = now + self.rules.memory;
+        let sources: Vec<_> = self.lives.iter().filter_map(|l| l.spec.source.clone()).collect();
+        let lost =
+            |o: &Life| o.spec.source.as_ref().is_some_and(|s| sources.contains(s)) && o.spec.key.address.is_some();
+        let leavers = old.into_iter().filter(|o| lost(o) && !self.lives.iter().any(|l| l.id == o.id));
+        let leavers: Vec<_> = leavers.map(|life| (until, left_under, life)).collect();
+        self.departed.extend(leavers);
+        let newcomers = self.born > born;
         if !self.any_proven() && (had_proven || newcomers) {
             self.deadline = now + self.rules.initial_wait;
         }

@@ -149,8 +149,10 @@ impl World {
             return;
         }
         let key = self.free_key();
+        let number: usize = key.name[1..2].parse().unwrap_or(0);
         let spec = Spec {
             key,
+            source: (number > 2).then(|| format!("source{}", number % 2).into()),
             weight: if self.calm { 1 } else { self.dice.one_of(&WEIGHTS) },
             split: self.dice.one_of(&[1, 1, 3]),
             tier: if self.calm { 0 } else { self.dice.one_of(&TIERS) },
@@ -227,5 +229,6 @@ fn rules(dice: &mut Dice) -> Rules {
         tier_min_healthy_percent: dice.one_of(&[None, None, Some(0), Some(34), Some(50), Some(100)]),
         gates,
         probed: !dice.chance(5),
+        memory: Duration::from_millis(dice.one_of(&[0, 400, 5_000, 60_000])),
     }
 }

@@ -26,6 +26,7 @@ fn rules() -> Rules {
         tier_min_healthy_percent: None,
         gates: Gates::default(),
         probed: true,
+        memory: Duration::from_secs(300),
     }
 }
 
@@ -41,6 +42,7 @@ impl Stage {
             split: 1,
             tier,
             admin: Admin::Enabled,
+            source: None,
             fingerprint: 0,
         };
         let specs = tiers.iter().enumerate().map(spec).collect();
