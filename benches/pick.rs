@@ -1,11 +1,12 @@
 //! What a pick costs, and a new balancer, for each policy at 10 and at 10,000 members.
 
 use std::hint::black_box;
+use std::net::SocketAddr;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
-use pulsegate::balance::{Balancer, Candidate, Policy};
+use pulsegate::balance::{Balancer, Candidate, Policy, Rings, Seat};
 
 const POLICIES: [(&str, Policy); 4] = [
     ("round_robin", Policy::RoundRobin),
@@ -31,6 +32,37 @@ fn main_benches(criterion: &mut Criterion) {
                 bench_build(criterion, &name, &policy, candidates(members, weight));
                 bench_pick(criterion, &name, &Balancer::new(&policy, candidates(members, weight)));
             }
+        }
+    }
+}
+
+/// The ring of a set of members, and picks by a key with all eligible and with every second walked past.
+fn hash_benches(criterion: &mut Criterion) {
+    for members in [10, 10_000] {
+        let seat = |index: usize| Seat {
+            index,
+            address: SocketAddr::from(([10, 0, (index >> 8) as u8, index as u8], 8080)),
+            weight: 1,
+            split: 1,
+            tier: 0,
+            source: None,
+        };
+        let seats: Vec<Seat> = (0..members).map(seat).collect();
+        criterion.bench_function(&format!("build/rings/{members}"), |bencher| {
+            bencher.iter_batched(|| seats.clone(), Rings::new, BatchSize::SmallInput);
+        });
+        let rings = Rings::new(seats);
+        for (kind, share) in [("all", 1), ("half", 2)] {
+            let eligible = candidates(members, |_| 1).into_iter().filter(|candidate| candidate.index % share == 0);
+            let Some(ring) = rings.of(0) else { continue };
+            let balancer = Balancer::with_ring(ring.clone(), None, eligible.collect());
+            let mut draw = 1;
+            criterion.bench_function(&format!("pick_for/consistent_hash/{kind}/{members}"), |bencher| {
+                bencher.iter(|| {
+                    draw = scramble(draw);
+                    balancer.pick_for(&draw.to_le_bytes(), |_| 0, || 0, black_box(&[]))
+                });
+            });
         }
     }
 }
@@ -76,5 +108,5 @@ fn scramble(number: u64) -> u64 {
     mixed ^ (mixed >> 31)
 }
 
-criterion_group!(benches, main_benches);
+criterion_group!(benches, main_benches, hash_benches);
 criterion_main!(benches);

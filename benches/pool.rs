@@ -59,7 +59,7 @@ fn pool(criterion: &mut Criterion) {
     });
     group.bench_function("sample without a transition", |b| b.iter(|| live.report(NOW, first, 0, pass.clone())));
     group.bench_function("pick", |b| {
-        b.iter(|| match live.pick(black_box(&[])) {
+        b.iter(|| match live.pick(black_box(&[]), None) {
             Pick::Member(lease) => lease,
             _ => unreachable!("everyone is healthy"),
         });

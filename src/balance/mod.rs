@@ -7,6 +7,7 @@
 //! Pure: no clock, no lock, no randomness of its own (a draw is an argument), and no allocation in a pick.
 //! Not here: who may (`health`, through `pool`).
 
+mod consistent;
 mod fastest;
 mod least_requests;
 mod random;
@@ -16,9 +17,11 @@ mod shares;
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
+pub use consistent::{Ring, Rings, Seat};
 use fastest::Fastest;
 use least_requests::LeastRequests;
 use roster::Roster;
@@ -40,6 +43,11 @@ pub enum Policy {
     Fastest {
         /// How much slower than the fastest still counts as fast. 0: the fastest alone, and who equals it.
         sensitivity: Duration,
+    },
+    /// By a key of the request, on a ring of the members; at random, by weight, for requests that have none.
+    ConsistentHash {
+        /// Nobody carries more than this percentage of the average, over 100; `None`: no bound.
+        bounded_load_percent: Option<u32>,
     },
 }
 
@@ -63,6 +71,23 @@ pub struct Candidate {
 pub struct Balancer {
     roster: Roster,
     way: Way,
+    hashing: Option<Hashing>,
+}
+
+/// How keys find their members.
+#[derive(Debug)]
+struct Hashing {
+    ring: Arc<Ring>,
+    bound: Option<Bound>,
+}
+
+/// How much more than the average a member may carry.
+#[derive(Debug)]
+struct Bound {
+    percent: u32,
+    /// Weight, by place.
+    units: Vec<u64>,
+    all_units: u64,
 }
 
 /// What each policy has worked out beforehand.
@@ -88,10 +113,20 @@ impl Balancer {
         let way = match policy {
             Policy::RoundRobin => Way::RoundRobin(Order::new(&units)),
             Policy::LeastRequests { choices } => Way::LeastRequests(LeastRequests::new(*choices, &units)),
-            Policy::Random => Way::Random,
+            Policy::Random | Policy::ConsistentHash { .. } => Way::Random,
             Policy::Fastest { sensitivity } => Way::Fastest(Fastest::new(*sensitivity, &roster, &units)),
         };
-        Balancer { roster, way }
+        Balancer { roster, way, hashing: None }
+    }
+
+    /// Builds for [`Policy::ConsistentHash`] with the ring of the candidates' tier, which may hold others too.
+    pub fn with_ring(ring: Arc<Ring>, bounded_load_percent: Option<u32>, candidates: Vec<Candidate>) -> Balancer {
+        let balancer = Balancer::new(&Policy::ConsistentHash { bounded_load_percent }, candidates);
+        let bound = bounded_load_percent.map(|percent| {
+            let units = shares::units(balancer.candidates());
+            Bound { percent, all_units: units.iter().sum(), units }
+        });
+        Balancer { hashing: Some(Hashing { ring, bound }), ..balancer }
     }
 
     /// Picks the member for a request: its [`Candidate::index`].
@@ -122,6 +157,37 @@ impl Balancer {
             self.roster.first_untried(tried)?
         };
         Some(self.roster.candidates()[place].index)
+    }
+
+    /// Picks the member for a request with this `key`: the same each time, until that one may not serve.
+    ///
+    /// `total` is the number of requests in flight on all candidates together, asked only where load is bounded. `load` and
+    /// `tried` are as in [`Balancer::pick`]. `None` only when there are no candidates, or all of them are in `tried`, or keys
+    /// mean nothing to the policy.
+    pub fn pick_for(
+        &self,
+        key: &[u8],
+        load: impl Fn(usize) -> u32,
+        total: impl FnOnce() -> u64,
+        tried: &[usize],
+    ) -> Option<usize> {
+        let Hashing { ring, bound } = self.hashing.as_ref().filter(|_| !self.roster.is_empty())?;
+        let candidates = self.candidates();
+        let way = consistent::Way { ring, roster: &self.roster, tried };
+        let place = match bound {
+            None => way.pick(key, |_| true)?,
+            Some(Bound { percent, units, all_units }) => {
+                let total = total();
+                let may_carry = |place: usize| consistent::capacity(*percent, total, units[place], *all_units);
+                way.pick(key, |place| u64::from(load(candidates[place].index)) < may_carry(place))?
+            }
+        };
+        Some(candidates[place].index)
+    }
+
+    /// Whether keys say where requests go.
+    pub fn goes_by_key(&self) -> bool {
+        self.hashing.is_some()
     }
 
     /// Those it picks among, in the order of their index.

@@ -1,6 +1,7 @@
 //! What a configuration means: checked, complete, in the types the rest of the program works with.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -133,6 +134,8 @@ pub struct Pool {
     pub probe: Option<Arc<Probe>>,
     /// Who gets the next request.
     pub balance: Policy,
+    /// What of a request `balance: consistent_hash` goes by; `None` with any other policy.
+    pub hash_key: Option<HashKey>,
     /// The way to the members.
     pub upstream: Upstream,
     /// When a request is tried again.
@@ -141,6 +144,33 @@ pub struct Pool {
     pub required: bool,
     /// For a whole request, retries included; `None`: no limit but the others.
     pub deadline: Option<Duration>,
+}
+
+/// What of a request says which member it goes to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum HashKey {
+    /// The client's address, behind trusted proxies the one they vouch for.
+    Client,
+    /// The path, without the query.
+    Path,
+    /// The first field of this name, in lower case.
+    Header(String),
+    /// The cookie of this name.
+    Cookie(String),
+    /// The first parameter of this name in the query, as it is spelt there.
+    Query(String),
+}
+
+impl fmt::Display for HashKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            HashKey::Client => f.write_str("client"),
+            HashKey::Path => f.write_str("path"),
+            HashKey::Header(name) => write!(f, "header:{name}"),
+            HashKey::Cookie(name) => write!(f, "cookie:{name}"),
+            HashKey::Query(name) => write!(f, "query:{name}"),
+        }
+    }
 }
 
 /// One member as written.

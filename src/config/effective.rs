@@ -6,8 +6,8 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 
 use super::domain::{
-    AccessLog, Config, HttpProbe, Idle, Limits, Listener, Member, Pool, Probe, ProbeKind, ProbeMethod, Retries,
-    Upstream, UpstreamHost,
+    AccessLog, Config, HashKey, HttpProbe, Idle, Limits, Listener, Member, Pool, Probe, ProbeKind, ProbeMethod,
+    Retries, Upstream, UpstreamHost,
 };
 use super::reading::spell_bytes;
 use super::spelling::{spell_duration, spell_range};
@@ -93,7 +93,7 @@ fn pool(pool: &Pool) -> Value {
     } = pool.rules;
     object([
         ("members", Some(pool.members.iter().map(member).collect())),
-        ("balance", Some(balance(&pool.balance))),
+        ("balance", Some(balance(&pool.balance, pool.hash_key.as_ref()))),
         ("max_unhealthy_percent", Some(json!(max_unhealthy_percent))),
         ("min_ejected", Some(json!(min_ejected))),
         ("on_all_unhealthy", Some(json!(on_all_unhealthy_word(on_all_unhealthy)))),
@@ -117,8 +117,15 @@ fn member(member: &Member) -> Value {
     json!({ "address": member.name, "weight": member.weight, "tier": member.tier, "state": state })
 }
 
-fn balance(policy: &Policy) -> Value {
+fn balance(policy: &Policy, hash_key: Option<&HashKey>) -> Value {
     match policy {
+        Policy::ConsistentHash { bounded_load_percent } => {
+            let keys = object([
+                ("key", hash_key.map(|key| json!(key.to_string()))),
+                ("bounded_load_percent", bounded_load_percent.map(|percent| json!(percent))),
+            ]);
+            json!({ "consistent_hash": keys })
+        }
         Policy::RoundRobin => json!("round_robin"),
         Policy::Random => json!("random"),
         Policy::LeastRequests { choices } => json!({ "least_requests": { "choices": choices } }),

@@ -11,7 +11,7 @@ use ipnet::IpNet;
 use serde::Deserialize;
 
 use super::address::Address;
-use super::domain::ProbeMethod;
+use super::domain::{HashKey, ProbeMethod};
 use super::preset::Preset;
 use super::spelling::{Bytes, Share, Spelled, Statuses, Text, Written};
 use super::words::{BalanceWord, Headers, Kind, LogFormat, Off, Or, ProbeWord, Scheme};
@@ -101,12 +101,20 @@ pub(super) struct MemberKeys {
 pub(super) struct BalanceKeys {
     pub(super) least_requests: Option<LeastRequestsKeys>,
     pub(super) fastest: Option<FastestKeys>,
+    pub(super) consistent_hash: Option<ConsistentHashKeys>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields, expecting = "a mapping such as `{ choices: 2 }`")]
 pub(super) struct LeastRequestsKeys {
     pub(super) choices: Written<u64>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, expecting = "a mapping such as `{ key: client }`")]
+pub(super) struct ConsistentHashKeys {
+    pub(super) key: Written<HashKey>,
+    pub(super) bounded_load_percent: Written<u64>,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -35,7 +35,7 @@ const LATER: &[(&str, &[&str])] = &[
     ("access_log", &["filter"]),
     ("pools.*", &["passive", "slow_start", "aggregate", "drain", "rescue", "dns_grace", "replace", "sticky"]),
     ("pools.*.probe", &["reuse", "bind", "sni", "alpn"]),
-    ("pools.*.balance", &["peak_ewma", "consistent_hash"]),
+    ("pools.*.balance", &["peak_ewma"]),
     ("pools.*.upstream", &["tls", "sni", "verify", "ca", "http2"]),
     ("routes[]", &["pools", "strip_prefix", "failback_delay", "no_failback"]),
 ];

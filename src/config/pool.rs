@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::address::host_field;
-use super::domain::{Pool, Retries, Upstream, UpstreamHost};
+use super::domain::{HashKey, Pool, Retries, Upstream, UpstreamHost};
 use super::file::{PoolKeys, RetryKeys, UpstreamKeys};
 use super::member::members;
 use super::preset::{Base, Preset};
@@ -27,10 +27,12 @@ pub(super) fn pool(name: &str, keys: &PoolKeys, mut read: Reading<'_>) -> Pool {
     let base = Base::of(preset);
     let members = members(name, keys.members.as_deref(), &mut read);
     let probing = probe::probing(name, keys.probe.as_ref(), preset, &base, &members, &mut read);
+    let (balance, hash_key) = balance(keys, &base, &mut read);
     Pool {
         name: name.to_owned(),
         rules: rules(keys, preset, &base, &probing, &mut read),
-        balance: balance(keys, &base, &mut read),
+        balance,
+        hash_key,
         upstream: keys.upstream.as_ref().map_or_else(Upstream::default, |u| upstream(u, read.under("upstream"))),
         retries: keys.retries.as_ref().map_or_else(Retries::default, |r| retries(r, read.under("retries"))),
         required: keys.required.is_some_and(|Spelled(required)| required),
@@ -71,33 +73,43 @@ fn rules(keys: &PoolKeys, preset: Option<Preset>, base: &Base, probing: &Probing
     }
 }
 
-fn balance(keys: &PoolKeys, base: &Base, read: &mut Reading<'_>) -> Policy {
+/// The policy, and for hashing what it goes by.
+fn balance(keys: &PoolKeys, base: &Base, read: &mut Reading<'_>) -> (Policy, Option<HashKey>) {
     let written = match &keys.balance {
-        None => return base.balance.clone(),
-        Some(Or::Word(BalanceWord(policy))) => return policy.clone(),
+        None => return (base.balance.clone(), None),
+        Some(Or::Word(BalanceWord(policy))) => {
+            let hashes = matches!(policy, Policy::ConsistentHash { .. });
+            return (policy.clone(), hashes.then_some(HashKey::Client));
+        }
         Some(Or::Keys(written)) => written,
     };
     let mut at = read.under("balance");
-    match (&written.least_requests, &written.fastest) {
-        (Some(keys), None) => {
-            let choices = at.under("least_requests").count("choices", &keys.choices, 2..=32);
-            Policy::LeastRequests { choices: choices.unwrap_or(DEFAULT_CHOICES) }
+    let named = [
+        ("least_requests", written.least_requests.is_some()),
+        ("fastest", written.fastest.is_some()),
+        ("consistent_hash", written.consistent_hash.is_some()),
+    ];
+    let mut named = named.into_iter().filter(|(_, is_written)| *is_written).map(|(name, _)| name);
+    if let (Some(_), Some(second)) = (named.next(), named.next()) {
+        at.error(second, "`balance` names two policies; keep one");
+        return (base.balance.clone(), None);
+    }
+    if let Some(keys) = &written.least_requests {
+        let choices = at.under("least_requests").count("choices", &keys.choices, 2..=32);
+        (Policy::LeastRequests { choices: choices.unwrap_or(DEFAULT_CHOICES) }, None)
+    } else if let Some(keys) = &written.fastest {
+        let sensitivity =
+            at.under("fastest").span("latency_sensitivity", &keys.latency_sensitivity, Duration::ZERO..=DAY);
+        (Policy::Fastest { sensitivity: sensitivity.unwrap_or(DEFAULT_SENSITIVITY) }, None)
+    } else if let Some(keys) = &written.consistent_hash {
+        let bound = at.under("consistent_hash").count("bounded_load_percent", &keys.bounded_load_percent, 101..=1000);
+        let key = keys.key.clone().map_or(HashKey::Client, |Spelled(key)| key);
+        (Policy::ConsistentHash { bounded_load_percent: bound }, Some(key))
+    } else {
+        if !at.at.damaged() {
+            at.problems.error(at.at, "`balance` names no policy; write one such as `round_robin`");
         }
-        (None, Some(keys)) => {
-            let sensitivity =
-                at.under("fastest").span("latency_sensitivity", &keys.latency_sensitivity, Duration::ZERO..=DAY);
-            Policy::Fastest { sensitivity: sensitivity.unwrap_or(DEFAULT_SENSITIVITY) }
-        }
-        (Some(_), Some(_)) => {
-            at.error("fastest", "`balance` names two policies; keep one");
-            base.balance.clone()
-        }
-        (None, None) => {
-            if !at.at.damaged() {
-                at.problems.error(at.at, "`balance` names no policy; write one such as `round_robin`");
-            }
-            base.balance.clone()
-        }
+        (base.balance.clone(), None)
     }
 }
 

@@ -266,7 +266,7 @@ fn headers(written: &Headers, mut read: Reading<'_>) -> Vec<(String, String)> {
 }
 
 /// RFC 9110 section 5.6.2.
-fn is_token_byte(b: u8) -> bool {
+pub(super) fn is_token_byte(b: u8) -> bool {
     b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b)
 }
 

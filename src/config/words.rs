@@ -8,7 +8,8 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-use super::domain::ProbeMethod;
+use super::domain::{HashKey, ProbeMethod};
+use super::probe::is_token_byte;
 use super::spelling::{Spelled, Spelling, Text, shown, word};
 use crate::balance::Policy;
 use crate::health::{Admin, Initial, OnAllUnhealthy};
@@ -146,14 +147,24 @@ impl Spelling for BalanceWord {
     const EXPECTED: &'static str = "a policy such as `round_robin` or `{ least_requests: { choices: 2 } }`";
 
     fn read(text: &str) -> Result<BalanceWord, String> {
-        let known = "`round_robin`, `least_requests`, `random` or `fastest`";
+        let known = "`round_robin`, `least_requests`, `random`, `fastest` or `consistent_hash`";
         match text {
-            "peak_ewma" | "consistent_hash" => {
+            "peak_ewma" => {
                 return Err(format!("`{text}` is not supported yet; write {known}"));
             }
-            "ip_hash" | "hash" | "source" | "ring_hash" | "maglev" | "sticky" => {
+            "ip_hash" | "source" | "client_ip_hash" => {
+                return Err(format!("`{text}` is not known here; write `{{ consistent_hash: {{ key: client }} }}`"));
+            }
+            "uri_hash" | "uri" => {
+                return Err(format!("`{text}` is not known here; write `{{ consistent_hash: {{ key: path }} }}`"));
+            }
+            "hash" | "ring_hash" | "maglev" | "ketama" | "consistent" | "hashing" => {
+                return Err(format!("`{text}` is not known here; did you mean `consistent_hash`?"));
+            }
+            "sticky" | "cookie" => {
                 return Err(format!(
-                    "`{text}` is not known here, and clients cannot be bound to members yet; write {known}"
+                    "`{text}` is not known here, and clients cannot be bound to members by a cookie of ours yet; write \
+                     `{{ consistent_hash: {{ key: client }} }}`"
                 ));
             }
             "least_conn" | "leastconn" | "least_connections" | "least_request" | "p2c" => {
@@ -169,8 +180,38 @@ impl Spelling for BalanceWord {
             ("least_requests", Policy::LeastRequests { choices: DEFAULT_CHOICES }),
             ("random", Policy::Random),
             ("fastest", Policy::Fastest { sensitivity: DEFAULT_SENSITIVITY }),
+            ("consistent_hash", Policy::ConsistentHash { bounded_load_percent: None }),
         ];
         word(text, &words).map(BalanceWord)
+    }
+}
+
+/// `consistent_hash.key`.
+impl Spelling for HashKey {
+    const EXPECTED: &'static str = "`client`, `path`, `header:NAME`, `cookie:NAME` or `query:NAME`";
+
+    fn read(text: &str) -> Result<HashKey, String> {
+        let Some((kind, name)) = text.split_once(':') else {
+            return match text {
+                "ip" | "source" | "client_ip" | "remote_addr" | "remote_ip" => {
+                    Err(format!("`{text}` is not known here; write `client`"))
+                }
+                "uri" | "url" => Err(format!("`{text}` is not known here; write `path`")),
+                "header" | "cookie" | "query" => Err(format!("`{text}` needs a name; write `{text}:NAME`")),
+                "client" => Ok(HashKey::Client),
+                "path" => Ok(HashKey::Path),
+                _ => Err(format!("`{}` is not known here; write {}", shown(text), HashKey::EXPECTED)),
+            };
+        };
+        let is_token = !name.is_empty() && name.bytes().all(is_token_byte);
+        let is_parameter = !name.is_empty() && name.bytes().all(|b| b.is_ascii_graphic() && !b"&=#?".contains(&b));
+        match kind {
+            "header" if is_token => Ok(HashKey::Header(name.to_ascii_lowercase())),
+            "cookie" if is_token => Ok(HashKey::Cookie(name.to_owned())),
+            "query" if is_parameter => Ok(HashKey::Query(name.to_owned())),
+            "header" | "cookie" | "query" => Err(format!("`{}` cannot be the name of a {kind}", shown(name))),
+            _ => Err(format!("`{}` is not known here; write {}", shown(kind), HashKey::EXPECTED)),
+        }
     }
 }
 

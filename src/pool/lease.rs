@@ -14,13 +14,28 @@ pub struct Lease {
     member: Arc<Member>,
     headline: Headline,
     standing: Standing,
+    choice: Choice,
+}
+
+/// How a member was chosen among those who may serve.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Choice {
+    /// By the pool's policy.
+    ByPolicy,
+    /// The request's key said so.
+    ByKey,
 }
 
 impl Lease {
-    pub(super) fn new(roster: &Roster, index: usize) -> Lease {
+    pub(super) fn new(roster: &Roster, index: usize, choice: Choice) -> Lease {
         let member = roster.members()[index].clone();
         member.enter();
-        Lease { member, headline: roster.headline(), standing: roster.standing(index) }
+        Lease { member, headline: roster.headline(), standing: roster.standing(index), choice }
+    }
+
+    /// How it was chosen.
+    pub fn choice(&self) -> Choice {
+        self.choice
     }
 
     /// Who was picked.

@@ -25,12 +25,12 @@ use arc_swap::ArcSwap;
 use tokio::sync::Notify;
 
 pub use budget::Budget;
-pub use lease::{Lease, Waiting};
+pub use lease::{Choice, Lease, Waiting};
 pub use member::Member;
 pub use roster::{Headline, Roster};
 pub use usage::Usage;
 
-use crate::balance::Policy;
+use crate::balance::{Policy, Rings, Seat};
 use crate::health::{self, Admin, Change, MemberId, Mode, Pace, PoolHealth, Rules, Sample, Spec, Standing, Verdict};
 use crate::telemetry::{EventLog, HEALTH};
 
@@ -60,6 +60,8 @@ pub struct Pool {
 struct Board {
     health: PoolHealth,
     policy: Policy,
+    /// Of the members, where requests go by a key: for as long as the members are the same.
+    rings: Option<Arc<Rings>>,
     /// Parallel to the heart's members; a member's live part stays the same over rosters.
     members: Vec<Arc<Member>>,
     /// Until when first verdicts are waited for before the pool counts as settled.
@@ -100,16 +102,25 @@ impl Pool {
     pub fn new(name: &str, now: Duration, plan: Plan, events: Arc<EventLog>) -> Pool {
         let Plan { rules, policy, budget_percent, members: specs } = plan;
         let settles_at = now + rules.initial_wait;
+        let rings = rings(&policy, &specs, None);
         let health = PoolHealth::new(now, rules, specs);
         let members: Vec<_> = health.members().iter().map(|m| Arc::new(Member::new(m))).collect();
-        let roster = Roster::new(&health, &policy, &members);
+        let roster = Roster::new(&health, &policy, rings.as_deref(), &members);
         if health.picture().mode == Mode::Down {
             // From its first moment: nothing else would ever tell.
             events.announce(name, &health, &[Change::Mode { from: Mode::Waiting, to: Mode::Down }]);
         }
         Pool {
             name: name.into(),
-            board: Mutex::new(Board { health, policy, members, settles_at, roster_at: now, roster_is_stale: false }),
+            board: Mutex::new(Board {
+                health,
+                policy,
+                rings,
+                members,
+                settles_at,
+                roster_at: now,
+                roster_is_stale: false,
+            }),
             roster: ArcSwap::from_pointee(roster),
             turn: AtomicUsize::new(fastrand::usize(..)),
             changed: Notify::new(),
@@ -140,16 +151,19 @@ impl Pool {
         &self.budget
     }
 
-    /// Picks a member for a request that has tried `tried` already.
-    pub fn pick(&self, tried: &[MemberId]) -> Pick {
+    /// Picks a member for a request that has tried `tried` already; `key` is what it goes by, where keys count.
+    pub fn pick(&self, tried: &[MemberId], key: Option<&[u8]>) -> Pick {
         let roster = self.roster.load();
         match roster.mode() {
             Mode::Waiting => return Pick::Wait,
             Mode::Down if roster.fails_when_unhealthy() => return Pick::AllUnhealthy,
             _ => {}
         }
-        match roster.pick(&self.turn, fastrand::u64(..), tried) {
-            Some(index) => Pick::Member(Lease::new(&roster, index)),
+        match roster.pick(&self.turn, fastrand::u64(..), key, tried) {
+            Some(index) => {
+                let choice = if key.is_some() && roster.goes_by_key() { Choice::ByKey } else { Choice::ByPolicy };
+                Pick::Member(Lease::new(&roster, index, choice))
+            }
             None => Pick::Nobody,
         }
     }
@@ -208,6 +222,9 @@ impl Pool {
     /// A reload: other rules and members; what is known of those that stay is kept.
     pub fn reshape(&self, now: Duration, plan: Plan) {
         let Plan { rules, policy, budget_percent, members: specs } = plan;
+        // Before the lock is taken: a large ring takes its time.
+        let present = self.board().rings.clone();
+        let rings = rings(&policy, &specs, present);
         let mut board = self.board();
         let was_settled = board.is_settled(now);
         let wanted = wanted(&board.health);
@@ -230,6 +247,7 @@ impl Pool {
         };
         board.members = members;
         board.policy = policy;
+        board.rings = rings;
         self.budget.set_percent(budget_percent);
         self.publish(&mut board, now, &changes, true);
     }
@@ -282,7 +300,7 @@ impl Pool {
         }
         board.roster_at = now;
         board.roster_is_stale = false;
-        self.roster.store(Arc::new(Roster::new(&board.health, &board.policy, &board.members)));
+        self.roster.store(Arc::new(Roster::new(&board.health, &board.policy, board.rings.as_deref(), &board.members)));
         self.changed.notify_waiters();
         self.events.announce(&self.name, &board.health, changes);
     }
@@ -305,6 +323,19 @@ impl Board {
         let rest = if members < TOO_SMALL_TO_REST { Duration::ZERO } else { REST_PER_MEMBER * members as u32 };
         self.roster_is_stale && now >= self.roster_at.saturating_add(rest)
     }
+}
+
+/// The rings that `policy` needs for these members: the present ones, if they are for the same.
+fn rings(policy: &Policy, specs: &[Spec], present: Option<Arc<Rings>>) -> Option<Arc<Rings>> {
+    if !matches!(policy, Policy::ConsistentHash { .. }) {
+        return None;
+    }
+    let seat = |(index, spec): (usize, &Spec)| {
+        let Spec { weight, split, tier, ref source, .. } = *spec;
+        Some(Seat { index, address: spec.key.address?, weight, split, tier, source: source.clone() })
+    };
+    let seats: Vec<Seat> = specs.iter().enumerate().filter_map(seat).collect();
+    present.filter(|rings| rings.are_for(&seats)).or_else(|| Some(Arc::new(Rings::new(seats))))
 }
 
 /// What is wanted of each member in effect: a weight of 0 is a wish to drain it (health.md §7).

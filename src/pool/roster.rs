@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
 use super::Member;
-use crate::balance::{Balancer, Candidate, Policy};
+use crate::balance::{Balancer, Candidate, Policy, Rings};
 use crate::health::{MemberId, Mode, OnAllUnhealthy, Picture, PoolHealth, Standing};
 
 /// Who is in the pool, how each one stands, and who may be picked.
@@ -31,13 +31,20 @@ pub struct Headline {
 
 impl Roster {
     /// The roster of `health` as it stands; `members` are the live parts, in the heart's order.
-    pub fn new(health: &PoolHealth, policy: &Policy, members: &[Arc<Member>]) -> Roster {
+    pub fn new(health: &PoolHealth, policy: &Policy, rings: Option<&Rings>, members: &[Arc<Member>]) -> Roster {
         let picture = health.picture().clone();
         let candidates = candidates(health, &picture.standings);
-        // Over everything, verdicts and latencies mean nothing: plain turns (health.md §4).
-        let policy = if picture.mode == Mode::Fallback { &Policy::RoundRobin } else { policy };
+        let ring = picture.tier.and_then(|tier| rings?.of(tier));
+        let balancer = match (policy, ring) {
+            // Over everything, verdicts, latencies and keys mean nothing: plain turns (health.md §4).
+            _ if picture.mode == Mode::Fallback => Balancer::new(&Policy::RoundRobin, candidates),
+            (Policy::ConsistentHash { bounded_load_percent }, Some(ring)) => {
+                Balancer::with_ring(ring.clone(), *bounded_load_percent, candidates)
+            }
+            _ => Balancer::new(policy, candidates),
+        };
         Roster {
-            balancer: Balancer::new(policy, candidates),
+            balancer,
             members: members.to_vec(),
             fails_when_unhealthy: health.rules().on_all_unhealthy == OnAllUnhealthy::Fail,
             picture,
@@ -80,15 +87,32 @@ impl Roster {
         self.balancer.candidates().iter().any(|c| !tried.contains(&self.members[c.index].id()))
     }
 
-    pub(super) fn pick(&self, turn: &AtomicUsize, draw: u64, tried: &[MemberId]) -> Option<usize> {
-        let load = |index: usize| self.members[index].in_flight();
+    /// Whether keys say where requests go.
+    pub fn goes_by_key(&self) -> bool {
+        self.balancer.goes_by_key()
+    }
+
+    pub(super) fn pick(&self, turn: &AtomicUsize, draw: u64, key: Option<&[u8]>, tried: &[MemberId]) -> Option<usize> {
         if tried.is_empty() {
-            return self.balancer.pick(turn, draw, load, &[]);
+            return self.pick_beside(turn, draw, key, &[]);
         }
         // Only a retry comes here, so it may look for its few members by hand.
         let tried: Vec<usize> =
             self.members.iter().enumerate().filter(|(_, m)| tried.contains(&m.id())).map(|(i, _)| i).collect();
-        self.balancer.pick(turn, draw, load, &tried)
+        self.pick_beside(turn, draw, key, &tried)
+    }
+
+    fn pick_beside(&self, turn: &AtomicUsize, draw: u64, key: Option<&[u8]>, tried: &[usize]) -> Option<usize> {
+        let load = |index: usize| self.members[index].in_flight();
+        match key.filter(|_| self.balancer.goes_by_key()) {
+            Some(key) => self.balancer.pick_for(key, load, || self.in_flight(), tried),
+            None => self.balancer.pick(turn, draw, load, tried),
+        }
+    }
+
+    /// Requests on all who may be picked.
+    fn in_flight(&self) -> u64 {
+        self.balancer.candidates().iter().map(|c| u64::from(self.members[c.index].in_flight())).sum()
     }
 }
 

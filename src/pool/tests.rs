@@ -66,7 +66,7 @@ fn report(pool: &Pool, now: Duration, member: MemberId, sample: Sample) {
 }
 
 fn picked(pool: &Pool) -> MemberId {
-    match pool.pick(&[]) {
+    match pool.pick(&[], None) {
         Pick::Member(lease) => lease.member().id(),
         _ => panic!("nobody was picked"),
     }
@@ -76,7 +76,9 @@ fn picked(pool: &Pool) -> MemberId {
 fn a_lease_gives_its_seat_back() {
     let pool = pool(plan(1));
     let member = pool.roster().members()[0].clone();
-    let (Pick::Member(one), Pick::Member(other)) = (pool.pick(&[]), pool.pick(&[])) else { panic!("a member") };
+    let (Pick::Member(one), Pick::Member(other)) = (pool.pick(&[], None), pool.pick(&[], None)) else {
+        panic!("a member")
+    };
     assert_eq!(member.in_flight(), 2);
     drop(one);
     assert_eq!(member.in_flight(), 1);
@@ -91,7 +93,7 @@ fn a_lease_gives_its_seat_back() {
 fn a_lease_keeps_no_roster() {
     let pool = pool(plan(2));
     let before = Arc::downgrade(&pool.roster());
-    let Pick::Member(lease) = pool.pick(&[]) else { panic!("a member") };
+    let Pick::Member(lease) = pool.pick(&[], None) else { panic!("a member") };
     pool.report(ms(1), ids(&pool)[0], 7, fail());
     assert!(before.upgrade().is_none(), "a lease holds the roster before");
     assert_eq!((lease.headline().mode, lease.headline().in_rotation), (Mode::Normal, 2), "as it was when picked");
@@ -103,7 +105,7 @@ fn the_first_pass_wakes_those_who_wait() {
     let _seat = pool.waiter().expect("a seat");
     let mut changed = pin!(pool.changed());
     changed.as_mut().enable();
-    assert!(matches!(pool.pick(&[]), Pick::Wait));
+    assert!(matches!(pool.pick(&[], None), Pick::Wait));
     let context = &mut Context::from_waker(Waker::noop());
     assert!(changed.as_mut().poll(context).is_pending());
     let second = ids(&pool)[1];
@@ -123,7 +125,7 @@ fn the_deadline_of_a_cold_start_wakes_those_who_wait() {
     assert!(changed.as_mut().poll(context).is_pending());
     pool.advance(deadline);
     assert!(changed.as_mut().poll(context).is_ready(), "the waiter sleeps on");
-    assert!(pool.next_deadline().is_none() && matches!(pool.pick(&[]), Pick::Member(_)));
+    assert!(pool.next_deadline().is_none() && matches!(pool.pick(&[], None), Pick::Member(_)));
 }
 
 #[test]
@@ -258,7 +260,7 @@ fn only_the_fit_are_picked(pool: &Pool) {
     let mut tried = Vec::new();
     let mut leases = Vec::new();
     let end = loop {
-        match pool.pick(&tried) {
+        match pool.pick(&tried, None) {
             Pick::Member(lease) => {
                 assert_fit(pool, &lease);
                 assert!(!tried.contains(&lease.member().id()), "picked again: {lease:?} after {tried:?}");

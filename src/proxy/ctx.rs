@@ -50,6 +50,8 @@ pub struct Ctx {
     pub route: Option<Arc<str>>,
     /// The pool that serves it.
     pub pool: Option<Arc<Served>>,
+    /// What it goes by, where that counts.
+    pub hash_key: Option<Vec<u8>>,
     /// By when it must be over.
     pub deadline: Option<Duration>,
     /// The seat on the member of the present attempt.
@@ -98,6 +100,7 @@ impl Ctx {
             request_id: String::new(),
             route: None,
             pool: None,
+            hash_key: None,
             deadline: None,
             lease: None,
             again: None,

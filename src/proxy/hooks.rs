@@ -21,7 +21,7 @@ use super::headers::{self, Hop};
 use super::peer::{self, Connection, Purpose, TUNNEL_IDLE};
 use super::pick::{self, Picked};
 use super::refusal::{self, Refusal};
-use super::{Proxy, admit, failure};
+use super::{Proxy, admit, failure, key};
 use crate::clock;
 use crate::listener::CONNECTION;
 use crate::snapshot::Served;
@@ -79,6 +79,8 @@ impl ProxyHttp for Hooks {
         }
         // The first pick is made here: Pingora keeps the client's connection over a refusal only this early.
         if let Some(pool) = ctx.pool.clone() {
+            let wanted = pool.config.hash_key.as_ref();
+            ctx.hash_key = wanted.and_then(|wanted| key::key(wanted, session.req_header(), ctx.client));
             ctx.picked = Some(pick(ctx, &pool).await?);
         }
         Ok(false)
@@ -250,7 +252,8 @@ impl ProxyHttp for Hooks {
 
 /// Picks a member for the next attempt, within the request's own time.
 async fn pick(ctx: &mut Ctx, pool: &Served) -> Result<Picked> {
-    let picked = pick::pick(&pool.live, ctx.avoided(), ctx.remaining()).await;
+    let wish = pick::Wish { avoided: ctx.avoided(), key: ctx.hash_key.as_deref(), limit: ctx.remaining() };
+    let picked = pick::pick(&pool.live, wish).await;
     picked.map_err(|pick::Nobody { refusal, waited }| {
         ctx.nobody_picked(waited);
         refuse(ctx, refusal)

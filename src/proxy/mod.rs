@@ -1,7 +1,7 @@
 //! A request's way through the proxy, as plain functions over Pingora's header types and our own context.
 //!
 //! [`hooks`] is the only `ProxyHttp`; it calls the steps and holds no decision. The steps: [`admit`] (limits, client,
-//! route), [`pick`] (a member, or a wait for one), [`headers`] (what goes up and what comes down), [`failure`] (what
+//! route), [`key`] (what it goes by), [`pick`] (a member, or a wait for one), [`headers`] (what goes up and what comes down), [`failure`] (what
 //! follows a failed attempt: [`blame`] says whose fault it was, [`retry`] whether to try again), [`refusal`] (answers of
 //! our own), [`ctx`] (what a request knows of
 //! itself), [`line`](mod@line) (what the log will say of it).
@@ -14,6 +14,7 @@ mod ctx;
 mod failure;
 mod headers;
 mod hooks;
+mod key;
 mod line;
 mod peer;
 mod pick;

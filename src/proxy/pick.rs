@@ -8,7 +8,7 @@ use tokio::time::timeout;
 use super::refusal::Refusal;
 use crate::clock;
 use crate::health::{MemberId, Mode, Standing};
-use crate::pool::{Lease, Pick, Pool};
+use crate::pool::{Choice, Lease, Pick, Pool};
 use crate::telemetry::PickReason;
 
 /// How long a waiter that nothing wakes waits before it looks again.
@@ -32,17 +32,28 @@ pub struct Nobody {
     pub waited: Duration,
 }
 
-/// Picks a member of `pool`, but none of `avoided`, within `limit`.
+/// Who is wanted.
+#[derive(Debug, Clone, Copy)]
+pub struct Wish<'a> {
+    /// None of these.
+    pub avoided: &'a [MemberId],
+    /// What the request goes by, where keys count.
+    pub key: Option<&'a [u8]>,
+    /// Within this time.
+    pub limit: Option<Duration>,
+}
+
+/// Picks a member of `pool` as wished.
 ///
 /// At a cold start it waits for a first healthy member until the pool's deadline (health.md §2).
 ///
 /// # Errors
 /// Nobody can serve, all have been tried, too many wait already, or the request's own time is over.
-pub async fn pick(pool: &Pool, avoided: &[MemberId], limit: Option<Duration>) -> Result<Picked, Nobody> {
-    match choose(pool, avoided) {
-        Choice::Member(lease) => Ok(Picked { lease, waited: Duration::ZERO }),
-        Choice::Refuse(refusal) => Err(Nobody { refusal, waited: Duration::ZERO }),
-        Choice::Wait => wait(pool, avoided, limit).await,
+pub async fn pick(pool: &Pool, wish: Wish<'_>) -> Result<Picked, Nobody> {
+    match choose(pool, wish) {
+        Answer::Member(lease) => Ok(Picked { lease, waited: Duration::ZERO }),
+        Answer::Refuse(refusal) => Err(Nobody { refusal, waited: Duration::ZERO }),
+        Answer::Wait => wait(pool, wish).await,
     }
 }
 
@@ -53,26 +64,27 @@ pub fn reason(lease: &Lease, attempt: usize) -> PickReason {
         (Mode::Fallback, _) => PickReason::Fallback,
         (_, Standing::Kept) => PickReason::Kept,
         (Mode::Failover, _) => PickReason::Failover,
+        _ if lease.choice() == Choice::ByKey => PickReason::Hash,
         _ => PickReason::Balanced,
     }
 }
 
-enum Choice {
+enum Answer {
     Member(Lease),
     Refuse(Refusal),
     Wait,
 }
 
-fn choose(pool: &Pool, avoided: &[MemberId]) -> Choice {
-    match pool.pick(avoided) {
-        Pick::Member(lease) => Choice::Member(lease),
-        Pick::Wait => Choice::Wait,
-        Pick::AllUnhealthy => Choice::Refuse(Refusal::AllUnhealthy),
-        Pick::Nobody => Choice::Refuse(Refusal::NoMember),
+fn choose(pool: &Pool, wish: Wish<'_>) -> Answer {
+    match pool.pick(wish.avoided, wish.key) {
+        Pick::Member(lease) => Answer::Member(lease),
+        Pick::Wait => Answer::Wait,
+        Pick::AllUnhealthy => Answer::Refuse(Refusal::AllUnhealthy),
+        Pick::Nobody => Answer::Refuse(Refusal::NoMember),
     }
 }
 
-async fn wait(pool: &Pool, avoided: &[MemberId], limit: Option<Duration>) -> Result<Picked, Nobody> {
+async fn wait(pool: &Pool, wish: Wish<'_>) -> Result<Picked, Nobody> {
     let since = clock::monotonic();
     let nobody = |refusal| Nobody { refusal, waited: clock::monotonic().saturating_sub(since) };
     let _seat = pool.waiter().ok_or_else(|| nobody(Refusal::Overloaded))?;
@@ -81,12 +93,12 @@ async fn wait(pool: &Pool, avoided: &[MemberId], limit: Option<Duration>) -> Res
         let mut changed = pin!(pool.changed());
         // From here on a change is not missed.
         changed.as_mut().enable();
-        match choose(pool, avoided) {
-            Choice::Member(lease) => return Ok(Picked { lease, waited: nobody(Refusal::NoMember).waited }),
-            Choice::Refuse(refusal) => return Err(nobody(refusal)),
-            Choice::Wait => {}
+        match choose(pool, wish) {
+            Answer::Member(lease) => return Ok(Picked { lease, waited: nobody(Refusal::NoMember).waited }),
+            Answer::Refuse(refusal) => return Err(nobody(refusal)),
+            Answer::Wait => {}
         }
-        let left = limit.map(|limit| limit.saturating_sub(nobody(Refusal::Deadline).waited));
+        let left = wish.limit.map(|limit| limit.saturating_sub(nobody(Refusal::Deadline).waited));
         if left.is_some_and(|left| left.is_zero()) {
             return Err(nobody(Refusal::Deadline));
         }

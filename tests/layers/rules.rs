@@ -71,6 +71,9 @@ pub const PATHS: &[(&str, Layer, &str)] = &[
     // Sockets, the runtime and the engine.
     ("tokio", Edges, "only the edges know the runtime"),
     ("pingora", Edges, "no Pingora name below the edges"),
+    // The one exception: the ring is Pingora's, and only one file of the heart names it (below).
+    ("pingora::lb::selection", Heart, "the ring"),
+    ("pingora::lb::Backend", Heart, "the ring"),
     ("async_trait", Edges, "only Pingora's hooks need it"),
     ("bytes", Edges, "bodies are the edges' business"),
     ("httparse", Edges, "only the edges speak HTTP"),
@@ -123,6 +126,12 @@ const ONLY_IN: &[(&str, &[&str], &str)] = &[
         "everyone else takes `now` as an argument or asks `clock`",
     ),
     ("serde_yaml", &["config/yaml.rs"], "serde_yaml is archived and must stay easy to replace"),
+    ("pingora::lb::selection", &["balance/consistent.rs"], "Pingora's other policies are not ours (pingora-notes)"),
+    (
+        "pingora::lb::Backend",
+        &["balance/consistent.rs", "discovery/name.rs", "discovery/srv.rs", "discovery/file.rs"],
+        "below the edges only the ring needs it",
+    ),
 ];
 
 /// What the check of one file has to know of the others.
