@@ -5,7 +5,8 @@
 //! - the heart, pure: [`health`] (samples to standings), [`balance`] (who is next), [`route`] (which pool)
 //! - meaning: [`config`] (proxy.yaml)
 //! - live: [`pool`] (a pool while it runs), [`snapshot`] (one generation), [`telemetry`] (what it says of itself)
-//! - edges: [`listener`] (clients), [`proxy`] (a request's way), [`probe`] (asking members), [`discovery`] (names),
+//! - edges: [`listener`] (clients), [`proxy`] (a request's way), [`probe`] (asking members), [`tls`] (what
+//!   these two have in common of it), [`discovery`] (names),
 //!   [`control`] (what operators may do), [`admin`] (how they ask), [`reload`] (another configuration)
 //! - assembly: [`server`], [`cli`]
 //!
@@ -28,3 +29,4 @@ pub mod route;
 pub mod server;
 pub mod snapshot;
 pub mod telemetry;
+pub mod tls;

@@ -3,13 +3,14 @@
 //! Pools outlive generations: the next one takes over those whose names stay, reshaped, with all they know (health.md §9).
 //! Whatever can fail is done before (`reload`), so that a configuration is taken whole or not at all.
 
+use std::any::Any;
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::config::{self, Config};
+use crate::config::{self, Config, authority};
 use crate::health::{Key, Spec};
 use crate::pool::{Plan, Pool};
 use crate::route::Table;
@@ -31,6 +32,17 @@ pub struct Snapshot {
     pub pools: HashMap<String, Arc<Served>>,
 }
 
+/// What was made of a pool's files when its configuration was read.
+#[derive(Debug, Clone, Default)]
+pub struct Outfit {
+    /// Of what the files of the probe held; `None`: it has none.
+    pub probe: Option<u64>,
+    /// Of what the files of the traffic held; `None`: it is plain.
+    pub traffic: Option<u64>,
+    /// What the traffic's connections need of them. Only kept here: it is made of types that only the edges know.
+    pub connector: Option<Arc<dyn Any + Send + Sync>>,
+}
+
 /// A pool as one generation has it.
 #[derive(Debug)]
 pub struct Served {
@@ -40,19 +52,44 @@ pub struct Served {
     pub live: Arc<Pool>,
     /// Of its upstream connections: only a pool of the same name and the same settings shares them.
     pub group_key: u64,
+    /// What its connections need of its files; `None`: they are plain.
+    pub connector: Option<Arc<dyn Any + Send + Sync>>,
+    names: HashMap<String, Names>,
+}
+
+/// What a member is called.
+#[derive(Debug)]
+struct Names {
+    host: String,
+    authority: String,
+}
+
+impl Served {
+    /// The own name of the member that is configured as `member`, without port. One of another generation goes by its
+    /// configured name, as do most.
+    pub fn host_of<'a>(&'a self, member: &'a str) -> &'a str {
+        self.names.get(member).map_or_else(|| host_of(member), |names| &names.host)
+    }
+
+    /// The same as a Host field.
+    pub fn authority_of<'a>(&'a self, member: &'a str) -> &'a str {
+        self.names.get(member).map_or(member, |names| &names.authority)
+    }
 }
 
 impl Snapshot {
-    /// The generation after `old`, by `config`, with names as in `addresses`. Cannot fail.
+    /// The generation after `old`, by `config`, with names as in `addresses` and files as in `outfits`. Cannot fail.
     pub fn next(
         old: Option<&Snapshot>,
         now: Duration,
         config: Arc<Config>,
         addresses: &Addresses,
+        outfits: &HashMap<String, Outfit>,
         events: &Arc<EventLog>,
     ) -> Snapshot {
         let pools = config.pools.iter().map(|(name, pool)| {
-            let plan = plan(pool, addresses);
+            let outfit = outfits.get(name).cloned().unwrap_or_default();
+            let plan = plan(pool, addresses, &outfit);
             let live = match old.and_then(|old| old.pools.get(name)) {
                 Some(served) => {
                     served.live.reshape(now, plan);
@@ -60,7 +97,9 @@ impl Snapshot {
                 }
                 None => Arc::new(Pool::new(name, now, plan, events.clone())),
             };
-            (name.clone(), Arc::new(Served { config: pool.clone(), live, group_key: group_key(pool) }))
+            let (group_key, names) = (group_key(pool, &outfit), names(pool));
+            let served = Served { config: pool.clone(), live, group_key, connector: outfit.connector, names };
+            (name.clone(), Arc::new(served))
         });
         let pools: HashMap<String, Arc<Served>> = pools.collect();
         for (pool, served) in old.iter().flat_map(|old| &old.pools).filter(|(pool, _)| !pools.contains_key(*pool)) {
@@ -80,13 +119,14 @@ impl Snapshot {
 }
 
 /// One member per address; a name without one is a member all the same, and says so (case C66).
-fn plan(pool: &config::Pool, addresses: &Addresses) -> Plan {
-    let fingerprint = pool.probe.as_ref().map_or(0, |probe| probe.fingerprint());
+fn plan(pool: &config::Pool, addresses: &Addresses, outfit: &Outfit) -> Plan {
+    let tls = pool.upstream.tls.is_some();
     let members = pool.members.iter().flat_map(|member| {
         let source = member.host.parse::<IpAddr>().is_err().then(|| Arc::from(member.name.as_str()));
+        let fingerprint = fingerprint(pool, member, outfit);
         let known = addresses.get(&member.host).map_or(&[][..], Vec::as_slice);
         let spec = |address: Option<SocketAddr>| Spec {
-            key: Key { name: member.name.clone(), address, tls: false },
+            key: Key { name: member.name.clone(), address, tls },
             weight: member.weight,
             split: known.len().max(1) as u32,
             tier: member.tier,
@@ -108,9 +148,33 @@ fn plan(pool: &config::Pool, addresses: &Addresses) -> Plan {
     }
 }
 
-fn group_key(pool: &config::Pool) -> u64 {
+/// Of the probe, of the name it asks the member by, and of what its files hold.
+fn fingerprint(pool: &config::Pool, member: &config::Member, outfit: &Outfit) -> u64 {
+    let Some(probe) = &pool.probe else { return 0 };
+    let mut hasher = DefaultHasher::new();
+    (probe.fingerprint(), &member.known_as, outfit.probe).hash(&mut hasher);
+    hasher.finish()
+}
+
+fn group_key(pool: &config::Pool, outfit: &Outfit) -> u64 {
     let mut hasher = DefaultHasher::new();
     pool.name.hash(&mut hasher);
     format!("{:?}", pool.upstream).hash(&mut hasher);
+    outfit.traffic.hash(&mut hasher);
     hasher.finish()
+}
+
+fn names(pool: &config::Pool) -> HashMap<String, Names> {
+    let default = if pool.upstream.tls.is_some() { 443 } else { 80 };
+    let names = |member: &config::Member| {
+        let host = member.own_name().to_owned();
+        Names { authority: authority(&host, member.port, default), host }
+    };
+    pool.members.iter().map(|member| (member.name.clone(), names(member))).collect()
+}
+
+/// The host of `host:port`; an IPv6 literal without its brackets.
+fn host_of(name: &str) -> &str {
+    let host = name.rsplit_once(':').map_or(name, |(host, _)| host);
+    host.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(host)
 }

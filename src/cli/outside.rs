@@ -1,4 +1,5 @@
-//! What a configuration needs from outside, tried without serving: names, files of authorities, a place for the log.
+//! What a configuration needs from outside, tried without serving: names, files of authorities and certificates, a place for the
+//! log.
 //!
 //! `run` would stumble over the same, but only when it is too late to mend it at leisure. Nothing is written.
 //!
@@ -126,7 +127,10 @@ mod tests {
             [error(21, &format!("`{directory}` is a directory; write a file"))]
         );
         let ca = said(&log, member, "{ path: /, tls: { ca: /no/where.pem } }");
-        assert!(ca.len() == 1 && ca[0].starts_with("a.yaml:6:5: error: ") && ca[0].contains("/no/where.pem"), "{ca:?}");
+        assert!(
+            ca.len() == 1 && ca[0].starts_with("a.yaml:6:34: error: ") && ca[0].contains("/no/where.pem"),
+            "{ca:?}"
+        );
         // RFC 6761 section 6.4: this name never resolves.
         let name = said(&log, "\"127.0.0.1:80\", \"app.invalid:80\", \"app.invalid:81\"", &plain);
         assert!(

@@ -14,8 +14,9 @@ use std::time::Duration;
 use crate::config::{self, Config, Member, Pool, Probe};
 use crate::discovery;
 use crate::health::{Outcome, Reason, Sample};
-use crate::probe::{Check, CheckError, Exchange, Recipe};
+use crate::probe::{Check, CheckError, Exchange, Recipe, Secured};
 use crate::snapshot::Addresses;
+use crate::tls::Files;
 
 /// Lines of an answer's header, and of its body, that are shown.
 const LINES: usize = 40;
@@ -134,13 +135,13 @@ pub async fn probe(
     let pool = config.pools.get(pool).ok_or_else(|| ProbeError::Pool { pool: pool.to_owned(), known: known() })?;
     let probe = pool.probe.as_ref().ok_or_else(|| ProbeError::Off(pool.name.clone()))?;
     let wrong = |cause| ProbeError::Check { pool: pool.name.clone(), cause };
-    let recipe = Arc::new(Recipe::new(probe).map_err(wrong)?);
+    let recipe = Arc::new(Recipe::new(probe, &mut Files::default()).map_err(wrong)?);
     let mut tally = Tally::default();
     for (member, address) in chosen(pool, probe, addresses, member)? {
         let sample = match address {
             Some(address) => {
                 writeln!(out, "{} {}, at {address}", pool.name, member.name)?;
-                let (sample, exchange) = Check::new(&recipe, &member.host, address).map_err(wrong)?.record().await;
+                let (sample, exchange) = Check::new(&recipe, member.own_name(), address).map_err(wrong)?.record().await;
                 show(&exchange, out)?;
                 sample
             }
@@ -188,8 +189,10 @@ fn chosen<'a>(
 
 /// What was sent and what came, a mark before each line: `>` sent, `<` the answer's header, `|` its body.
 fn show(exchange: &Exchange, out: &mut impl Write) -> io::Result<()> {
-    if let Some(name) = &exchange.server_name {
-        writeln!(out, "* TLS, verified for {name}")?;
+    if let Some(Secured { server_name, verified, client_certificate }) = &exchange.tls {
+        let verified = if *verified { "verified for" } else { "not verified, asked for" };
+        let own = if *client_certificate { ", with a client certificate" } else { "" };
+        writeln!(out, "* TLS, {verified} {server_name}{own}")?;
     }
     show_lines(">", &exchange.sent, usize::MAX, out)?;
     let head = exchange.answer_head();

@@ -1,6 +1,6 @@
 //! Names and addresses: members, hosts of routes, the Host field.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::spelling::{Spelling, bracketed, shown};
 use crate::route;
@@ -59,6 +59,16 @@ fn split(text: &str) -> Result<(&str, &str), String> {
         _ if text.parse::<Ipv6Addr>().is_ok() => Err(format!("`{0}` has no port; write `[{0}]:80`", shown(text))),
         _ => Err(format!("`{}` has too many `:`; an IPv6 address stands in brackets: `[::1]:8080`", shown(text))),
     }
+}
+
+/// Host and port for the Host field: the port is left out where it is the scheme's own (RFC 9110 section 7.2), and an IPv6
+/// literal stands in brackets.
+pub fn authority(host: &str, port: u16, default: u16) -> String {
+    let host = match host.parse() {
+        Ok(IpAddr::V6(address)) => format!("[{address}]"),
+        _ => host.to_owned(),
+    };
+    if port == default { host } else { format!("{host}:{port}") }
 }
 
 /// A name or an IP literal without brackets, in lower case.
@@ -146,5 +156,26 @@ impl Spelling for route::Host {
             return host_name(inner).map(|name| route::Host::Exact(format!("[{name}]")));
         }
         bare(text).map(route::Host::Exact)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_schemes_own_port_is_left_out() {
+        let rows = [
+            ("app1.test", 80, 80, "app1.test"),
+            ("app1.test", 443, 80, "app1.test:443"),
+            ("app1.test", 443, 443, "app1.test"),
+            ("app1.test", 80, 443, "app1.test:80"),
+            ("10.0.0.1", 8080, 80, "10.0.0.1:8080"),
+            ("2001:db8::1", 80, 80, "[2001:db8::1]"),
+            ("2001:db8::1", 8080, 80, "[2001:db8::1]:8080"),
+        ];
+        for (host, port, default, expected) in rows {
+            assert_eq!(authority(host, port, default), expected);
+        }
     }
 }

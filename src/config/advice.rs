@@ -32,6 +32,7 @@ pub(super) fn advise(config: &Config, file: &File, at: At<'_>, problems: &mut Pr
             None => unprobed(pool, keys, at, problems),
             Some(probe) => probed(pool, probe, keys, at, problems),
         }
+        tls(pool, at, problems);
         retries(pool, keys, at, problems);
     }
     routes(config, at, problems);
@@ -104,19 +105,14 @@ fn probed(pool: &Pool, probe: &Probe, keys: &PoolKeys, at: At<'_>, problems: &mu
         problems.warn(at, message);
     }
     let at = at.key("probe");
-    if let ProbeKind::Http(http) = &probe.kind {
-        if http.tls.as_ref().is_some_and(|tls| !tls.verify) {
-            let message =
-                "`verify: false` takes any certificate: whoever answers at that address passes; write `ca` instead";
-            problems.warn(at.key("tls").key("verify"), message);
-        }
-        if let Some(range) = http.expect.status.iter().find(|(from, _)| *from < 200) {
-            let message = format!(
-                "{} is partly or wholly 1xx, which no answer ends with (RFC 9110 section 15.2)",
-                spell_range(*range)
-            );
-            problems.warn(at.key("expect").key("status"), message);
-        }
+    if let ProbeKind::Http(http) = &probe.kind
+        && let Some(range) = http.expect.status.iter().find(|(from, _)| *from < 200)
+    {
+        let message = format!(
+            "{} is partly or wholly 1xx, which no answer ends with (RFC 9110 section 15.2)",
+            spell_range(*range)
+        );
+        problems.warn(at.key("expect").key("status"), message);
     }
     let gates = &pool.rules.gates;
     if gates.max_latency.is_some_and(|gate| gate >= probe.timeout) {
@@ -132,6 +128,27 @@ fn probed(pool: &Pool, probe: &Probe, keys: &PoolKeys, at: At<'_>, problems: &mu
     }
     if gates.max_latency_ratio.is_none() && at.key("latency_floor").exists() {
         problems.warn(at.key("latency_floor"), "`latency_floor` has no effect without `max_latency_ratio`");
+    }
+}
+
+/// What is written once for traffic and probe alike is advised on once.
+fn tls(pool: &Pool, at: At<'_>, problems: &mut Problems) {
+    let probe = pool.probe.as_ref().and_then(|probe| match &probe.kind {
+        ProbeKind::Http(http) => http.tls.as_ref(),
+        ProbeKind::Tcp => None,
+    });
+    let traffic = (pool.upstream.tls.as_ref(), at.key("upstream").key("tls"), "gets the requests");
+    for (tls, at, then) in [traffic, (probe, at.key("probe").key("tls"), "passes")] {
+        let Some(tls) = tls.filter(|tls| !tls.verify) else { continue };
+        if at.key("verify").exists() {
+            let message = format!(
+                "`verify: false` takes any certificate: whoever answers at that address {then}; write `ca` instead"
+            );
+            problems.warn(at.key("verify"), message);
+        }
+        if tls.ca.is_some() && at.key("ca").exists() {
+            problems.warn(at.key("ca"), "`ca` has no effect with `verify: false`; remove one of them");
+        }
     }
 }
 

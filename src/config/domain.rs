@@ -178,16 +178,25 @@ impl fmt::Display for HashKey {
 pub struct Member {
     /// `host:port` as written (IPv6 in brackets, name in lower case).
     pub name: String,
-    /// An IP literal without brackets, or a name.
+    /// Of the address: an IP literal without brackets, or a name.
     pub host: String,
     /// 1 to 65535.
     pub port: u16,
+    /// The name it goes by, where that is not the address's.
+    pub known_as: Option<String>,
     /// 0 to 1000, default 1.
     pub weight: u32,
     /// Default 0.
     pub tier: u8,
     /// Default enabled.
     pub state: Admin,
+}
+
+impl Member {
+    /// The name it goes by in Host fields and in TLS, without port; an IP literal without brackets.
+    pub fn own_name(&self) -> &str {
+        self.known_as.as_deref().unwrap_or(&self.host)
+    }
 }
 
 /// How members are probed.
@@ -229,6 +238,7 @@ impl Probe {
 }
 
 /// What a probe speaks.
+#[expect(clippy::large_enum_variant, reason = "there is one a pool, and it stays where it is")]
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum ProbeKind {
     /// A connection and nothing more.
@@ -241,12 +251,12 @@ pub enum ProbeKind {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct HttpProbe {
     /// HTTPS.
-    pub tls: Option<ProbeTls>,
+    pub tls: Option<Tls>,
     /// GET or HEAD.
     pub method: ProbeMethod,
     /// Begins with `/`; may carry a query.
     pub path: String,
-    /// The Host field (and with TLS the SNI and verified name) when written; else the member's configured name.
+    /// The Host field when written; else the member's own name.
     pub host: Option<String>,
     /// The Host field alone (the preset `application_gateway` sends 127.0.0.1); wins over `host` for the field only.
     pub host_header: Option<String>,
@@ -258,13 +268,44 @@ pub struct HttpProbe {
     pub max_body: usize,
 }
 
-/// TLS of a probe.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
-pub struct ProbeTls {
-    /// PEM file of the authorities that are trusted; else the system's.
-    pub ca: Option<PathBuf>,
+/// TLS towards members, of traffic or of probes.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Tls {
+    /// The name that is asked for and verified; else the member's own. An address is verified and not sent (RFC 6066
+    /// section 3).
+    pub sni: Option<String>,
     /// False: any certificate will do (the checker warns).
     pub verify: bool,
+    /// PEM file of the authorities that are trusted; else the system's.
+    pub ca: Option<PathBuf>,
+    /// What is shown to members that ask who we are.
+    pub client: Option<ClientCertificate>,
+    /// What is offered to be spoken inside.
+    pub alpn: Alpn,
+}
+
+impl Default for Tls {
+    fn default() -> Tls {
+        Tls { sni: None, verify: true, ca: None, client: None, alpn: Alpn::Http1 }
+    }
+}
+
+/// PEM files of a certificate, with what leads to its authority, and of its key.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct ClientCertificate {
+    /// The certificate first.
+    pub cert: PathBuf,
+    /// Of the first certificate.
+    pub key: PathBuf,
+}
+
+/// The protocols offered in a handshake (RFC 7301).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Alpn {
+    /// `http/1.1`.
+    Http1,
+    /// None, as before there was such an offer.
+    Off,
 }
 
 /// GET or HEAD.
@@ -298,6 +339,8 @@ pub struct Upstream {
     pub idle_timeout: Duration,
     /// The Host that members see.
     pub host: UpstreamHost,
+    /// `None`: plain.
+    pub tls: Option<Tls>,
 }
 
 impl Default for Upstream {
@@ -308,6 +351,7 @@ impl Default for Upstream {
             write_timeout: Duration::from_secs(30),
             idle_timeout: Duration::from_secs(55),
             host: UpstreamHost::PassThrough,
+            tls: None,
         }
     }
 }
@@ -317,7 +361,7 @@ impl Default for Upstream {
 pub enum UpstreamHost {
     /// The client's (default).
     PassThrough,
-    /// The member's configured name.
+    /// The member's own name.
     Member,
     /// This one.
     Fixed(String),

@@ -1,13 +1,14 @@
 //! The whole configuration as it is in force, every default written out: in proxy.yaml's own language, so that it can
 //! be read back. Secrets are masked: the token, and fields of probes whose name sounds like one.
 
+use std::path::Path;
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
 use super::domain::{
-    AccessLog, Config, HashKey, HttpProbe, Idle, Limits, Listener, Member, Pool, Probe, ProbeKind, ProbeMethod,
-    Retries, Upstream, UpstreamHost,
+    AccessLog, Alpn, Config, HashKey, HttpProbe, Idle, Limits, Listener, Member, Pool, Probe, ProbeKind, ProbeMethod,
+    Retries, Tls, Upstream, UpstreamHost,
 };
 use super::reading::spell_bytes;
 use super::spelling::{spell_duration, spell_range};
@@ -114,7 +115,13 @@ fn member(member: &Member) -> Value {
         Admin::Draining => "draining",
         Admin::Disabled => "disabled",
     };
-    json!({ "address": member.name, "weight": member.weight, "tier": member.tier, "state": state })
+    object([
+        ("address", Some(json!(member.name))),
+        ("host", member.known_as.as_ref().map(|host| json!(host))),
+        ("weight", Some(json!(member.weight))),
+        ("tier", Some(json!(member.tier))),
+        ("state", Some(json!(state))),
+    ])
 }
 
 fn balance(policy: &Policy, hash_key: Option<&HashKey>) -> Value {
@@ -169,9 +176,6 @@ fn http(http: &HttpProbe) -> Value {
         ProbeMethod::Head => "HEAD",
     };
     let status: Vec<String> = http.expect.status.iter().map(|range| spell_range(*range)).collect();
-    let tls = http.tls.as_ref().map(|tls| {
-        object([("ca", tls.ca.as_ref().map(|ca| json!(ca.display().to_string()))), ("verify", Some(json!(tls.verify)))])
-    });
     let headers: Map<String, Value> = http.headers.iter().map(field).collect();
     object([
         ("kind", Some(json!("http"))),
@@ -179,8 +183,8 @@ fn http(http: &HttpProbe) -> Value {
         ("path", Some(json!(escape(&http.path)))),
         ("host", http.host.as_ref().map(|host| json!(host))),
         ("host_header", http.host_header.as_ref().map(|host| json!(host))),
-        ("scheme", Some(json!(if tls.is_some() { "https" } else { "http" }))),
-        ("tls", tls),
+        ("scheme", Some(json!(if http.tls.is_some() { "https" } else { "http" }))),
+        ("tls", http.tls.as_ref().map(tls)),
         ("headers", (!headers.is_empty()).then_some(Value::Object(headers))),
         (
             "expect",
@@ -190,6 +194,23 @@ fn http(http: &HttpProbe) -> Value {
             ])),
         ),
         ("max_body", Some(json!(spell_bytes(http.max_body as u64)))),
+    ])
+}
+
+/// What the traffic has and the probe has not is written too: left out, it would be taken over.
+fn tls(tls: &Tls) -> Value {
+    let path = |path: &Path| json!(escape(&path.display().to_string()));
+    let alpn = match tls.alpn {
+        Alpn::Http1 => json!(["http/1.1"]),
+        Alpn::Off => json!("off"),
+    };
+    object([
+        ("sni", Some(tls.sni.as_ref().map_or(json!("member"), |name| json!(name)))),
+        ("verify", Some(json!(tls.verify))),
+        ("ca", Some(tls.ca.as_ref().map_or(json!("system"), |ca| path(ca)))),
+        ("client_cert", Some(tls.client.as_ref().map_or(json!("off"), |client| path(&client.cert)))),
+        ("client_key", tls.client.as_ref().map(|client| path(&client.key))),
+        ("alpn", Some(alpn)),
     ])
 }
 
@@ -212,6 +233,7 @@ fn upstream(upstream: &Upstream) -> Value {
         "write_timeout": span(upstream.write_timeout),
         "idle_timeout": span(upstream.idle_timeout),
         "host": host,
+        "tls": upstream.tls.as_ref().map_or(json!(false), tls),
     })
 }
 

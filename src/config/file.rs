@@ -11,10 +11,10 @@ use ipnet::IpNet;
 use serde::Deserialize;
 
 use super::address::Address;
-use super::domain::{HashKey, ProbeMethod};
+use super::domain::{Alpn, HashKey, ProbeMethod};
 use super::preset::Preset;
 use super::spelling::{Bytes, Share, Spelled, Statuses, Text, Written};
-use super::words::{BalanceWord, Headers, Kind, LogFormat, Off, Or, ProbeWord, Scheme};
+use super::words::{BalanceWord, Headers, Kind, LogFormat, Off, Or, ProbeWord, Scheme, TlsWord};
 use crate::health::{Admin, Initial, OnAllUnhealthy};
 use crate::route::Host;
 
@@ -87,6 +87,7 @@ pub(super) struct PoolKeys {
 #[serde(default, deny_unknown_fields, expecting = "a member such as `{ address: \"10.0.0.1:8080\", weight: 2 }`")]
 pub(super) struct MemberKeys {
     pub(super) address: Written<Address>,
+    pub(super) host: Written<Text>,
     pub(super) weight: Written<u64>,
     pub(super) tier: Written<u64>,
     pub(super) state: Written<Admin>,
@@ -132,7 +133,7 @@ pub(super) struct ProbeKeys {
     pub(super) host: Written<Text>,
     pub(super) host_header: Written<Text>,
     pub(super) scheme: Written<Scheme>,
-    pub(super) tls: Option<ProbeTlsKeys>,
+    pub(super) tls: Option<Or<TlsWord, TlsKeys>>,
     pub(super) port: Written<u64>,
     pub(super) interval: Written<Duration>,
     pub(super) fast_interval: Written<Duration>,
@@ -157,9 +158,13 @@ pub(super) struct IdleKeys {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields, expecting = "a mapping such as `{ ca: /etc/ssl/ca.pem }`")]
-pub(super) struct ProbeTlsKeys {
-    pub(super) ca: Written<Text>,
+pub(super) struct TlsKeys {
+    pub(super) sni: Written<Text>,
     pub(super) verify: Written<bool>,
+    pub(super) ca: Written<Text>,
+    pub(super) client_cert: Written<Text>,
+    pub(super) client_key: Written<Text>,
+    pub(super) alpn: Option<Alpn>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -191,6 +196,7 @@ pub(super) struct UpstreamKeys {
     pub(super) write_timeout: Written<Duration>,
     pub(super) idle_timeout: Written<Duration>,
     pub(super) host: Written<Text>,
+    pub(super) tls: Option<Or<TlsWord, TlsKeys>>,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -34,9 +34,9 @@ const LATER: &[(&str, &[&str])] = &[
     ("listeners[]", &["redirect_https", "tls", "protocols", "proxy_protocol"]),
     ("access_log", &["filter"]),
     ("pools.*", &["passive", "slow_start", "aggregate", "drain", "rescue", "dns_grace", "replace", "sticky"]),
-    ("pools.*.probe", &["reuse", "bind", "sni", "alpn"]),
+    ("pools.*.probe", &["reuse", "bind"]),
     ("pools.*.balance", &["peak_ewma"]),
-    ("pools.*.upstream", &["tls", "sni", "verify", "ca", "http2"]),
+    ("pools.*.upstream", &["http2"]),
     ("routes[]", &["pools", "strip_prefix", "failback_delay", "no_failback"]),
 ];
 
@@ -62,7 +62,9 @@ const ELSEWHERE: &[(&str, &[&str], &str)] = &[
         ],
         "under `probe`",
     ),
-    ("pools.*", &["connect_timeout", "read_timeout", "write_timeout", "idle_timeout"], "under `upstream`"),
+    ("pools.*", &["connect_timeout", "read_timeout", "write_timeout", "idle_timeout", "tls"], "under `upstream`"),
+    ("pools.*", TLS_KEYS, "as `upstream: { tls: { … } }`"),
+    ("pools.*.upstream", TLS_KEYS, "under `tls`"),
     ("pools.*", &["attempts", "budget", "per_try_timeout"], "under `retries`"),
     ("pools.*", &["latency_sensitivity"], "as `balance: { fastest: { latency_sensitivity: … } }`"),
     ("pools.*.probe", &["status", "body"], "under `expect`"),
@@ -71,12 +73,14 @@ const ELSEWHERE: &[(&str, &[&str], &str)] = &[
         &["max_unhealthy_percent", "min_ejected", "on_all_unhealthy", "initial", "initial_wait"],
         "in the pool, beside `probe`",
     ),
-    ("pools.*.probe", &["ca", "verify"], "under `tls`"),
+    ("pools.*.probe", TLS_KEYS, "under `tls`"),
     ("pools.*.probe", &["failures", "passes"], "under `consecutive`"),
     ("pools.*.probe", &["size", "required"], "under `window`"),
     ("pools.*.probe", &["user_agent"], "as `headers: { User-Agent: … }`"),
     ("listeners[]", &["trusted_proxies", "access_log"], "at the top of the file"),
 ];
+
+const TLS_KEYS: &[&str] = &["sni", "verify", "ca", "client_cert", "client_key", "alpn"];
 
 /// Keys of other products: where, which, and what they are here.
 const SYNONYMS: &[(&str, &[&str], &str)] = &[
@@ -104,12 +108,41 @@ const SYNONYMS: &[(&str, &[&str], &str)] = &[
         &["threshold", "unhealthy_threshold", "healthy_threshold", "rise", "fall", "max_fails"],
         JUDGE_IN_PROBE,
     ),
-    ("pools.*.members[]", &["host", "ip", "url", "server", "target", "port"], "`address: \"10.0.0.1:8080\"`"),
+    ("pools.*.members[]", &["ip", "url", "server", "target", "port"], "`address: \"10.0.0.1:8080\"`"),
+    ("pools.*.members[]", SERVER_NAMES, "`host`"),
+    (
+        "pools.*.members[]",
+        &["tls", "ssl", "https", "scheme", "verify", "ca"],
+        "the pool's `upstream: { tls: … }`, for all members alike",
+    ),
     ("pools.*.members[]", &["backup"], "`tier: 1`"),
     ("pools.*.members[]", &["priority"], "`tier`, 0 first"),
     ("pools.*.members[]", &["down", "disabled", "enabled", "disable"], "`state: disabled`"),
     ("pools.*.members[]", &["drain", "draining"], "`state: draining`"),
     ("pools.*.members[]", &["max_fails", "rise", "fall"], "the pool's `probe`, for all members alike"),
+    ("pools.*", &["ssl", "https", "scheme", "protocol"], "`upstream: { tls: true }`"),
+    ("pools.*.upstream", &["ssl", "https", "scheme", "protocol"], "`tls: true`"),
+    ("pools.*.upstream", SERVER_NAMES, "`tls: { sni: … }`"),
+    ("pools.*.upstream", SKIP_VERIFY, "`tls: { verify: false }`"),
+    ("pools.*.upstream", AUTHORITIES, "`tls: { ca: FILE }`"),
+    ("pools.*.upstream", CERTIFICATES, "`tls: { client_cert: FILE, client_key: FILE }`"),
+    ("pools.*.upstream", PRIVATE_KEYS, "`tls: { client_cert: FILE, client_key: FILE }`"),
+    ("pools.*.upstream.tls", SERVER_NAMES, "`sni`"),
+    ("pools.*.upstream.tls", SKIP_VERIFY, "`verify: false`"),
+    ("pools.*.upstream.tls", AUTHORITIES, "`ca`"),
+    ("pools.*.upstream.tls", CERTIFICATES, "`client_cert`"),
+    ("pools.*.upstream.tls", PRIVATE_KEYS, "`client_key`"),
+    ("pools.*.upstream.tls", PROTOCOLS, "`alpn: [http/1.1]`"),
+    ("pools.*.probe", &["ssl", "https"], "`scheme: https`"),
+    ("pools.*.probe", SERVER_NAMES, "`tls: { sni: … }`"),
+    ("pools.*.probe", SKIP_VERIFY, "`tls: { verify: false }`"),
+    ("pools.*.probe", AUTHORITIES, "`tls: { ca: FILE }`"),
+    ("pools.*.probe.tls", SERVER_NAMES, "`sni`"),
+    ("pools.*.probe.tls", SKIP_VERIFY, "`verify: false`"),
+    ("pools.*.probe.tls", AUTHORITIES, "`ca`"),
+    ("pools.*.probe.tls", CERTIFICATES, "`client_cert`"),
+    ("pools.*.probe.tls", PRIVATE_KEYS, "`client_key`"),
+    ("pools.*.probe.tls", PROTOCOLS, "`alpn: [http/1.1]`"),
     ("pools.*.probe", &["url", "uri", "endpoint"], "`path`"),
     ("pools.*.probe", &["period", "every", "frequency"], "`interval`"),
     ("pools.*.probe", &["type", "protocol"], "`kind`"),
@@ -125,6 +158,50 @@ const SYNONYMS: &[(&str, &[&str], &str)] = &[
 ];
 const JUDGE: &str = "`window: { size: 5, required: 3 }`, or `consecutive: { failures: 3, passes: 1 }`";
 const JUDGE_IN_PROBE: &str = "`window: { size: 5, required: 3 }` under `probe`, or `consecutive`";
+
+const SERVER_NAMES: &[&str] = &[
+    "server_name",
+    "servername",
+    "tls_server_name",
+    "ssl_server_name",
+    "proxy_ssl_name",
+    "hostname",
+    "domain",
+    "vhost",
+    "name",
+    "verify_name",
+];
+const SKIP_VERIFY: &[&str] = &[
+    "insecure_skip_verify",
+    "tls_insecure_skip_verify",
+    "insecureSkipVerify",
+    "skip_verify",
+    "insecure",
+    "proxy_ssl_verify",
+    "ssl_verify",
+    "verify_peer",
+    "verify_cert",
+    "verify_certificate",
+];
+const AUTHORITIES: &[&str] = &[
+    "cafile",
+    "ca_file",
+    "ca-file",
+    "ca_cert",
+    "cacert",
+    "ca_certs",
+    "ca_bundle",
+    "root_ca",
+    "root_cas",
+    "rootCAs",
+    "trusted_ca",
+    "trusted_certificate",
+    "proxy_ssl_trusted_certificate",
+];
+const CERTIFICATES: &[&str] =
+    &["cert", "crt", "certificate", "cert_file", "certificate_chain", "tls_client_auth", "proxy_ssl_certificate"];
+const PRIVATE_KEYS: &[&str] = &["key", "key_file", "private_key", "certificate_key", "proxy_ssl_certificate_key"];
+const PROTOCOLS: &[&str] = &["protocols", "alpn_protocols", "next_protos"];
 
 /// Whether somebody who wrote `other` may have meant `key`.
 pub(super) fn may_mean(other: &str, key: &str) -> bool {

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::address::Address;
+use super::address::{Address, host_name};
 use super::domain::Member;
 use super::file::MemberKeys;
 use super::reading::Reading;
@@ -42,6 +42,7 @@ fn member(written: &Or<Address, MemberKeys>, mut read: Reading<'_>) -> Option<Me
         name: address.name.clone(),
         host: address.host.clone(),
         port: address.port,
+        known_as: None,
         weight: 1,
         tier: 0,
         state: Admin::Enabled,
@@ -50,6 +51,9 @@ fn member(written: &Or<Address, MemberKeys>, mut read: Reading<'_>) -> Option<Me
         Or::Word(address) => return Some(plain(address)),
         Or::Keys(keys) => keys,
     };
+    let known_as = read.text("host", &keys.host, |text| {
+        host_name(text).map_err(|e| format!("{e}; `host` is the name the member goes by, without a port"))
+    });
     let weight = read.count("weight", &keys.weight, 0..=MAX_WEIGHT);
     let tier = read.count("tier", &keys.tier, 0..=u8::MAX);
     let Some(Spelled(address)) = &keys.address else {
@@ -57,6 +61,7 @@ fn member(written: &Or<Address, MemberKeys>, mut read: Reading<'_>) -> Option<Me
         return None;
     };
     Some(Member {
+        known_as,
         weight: weight.unwrap_or(1),
         tier: tier.unwrap_or(0),
         state: keys.state.map_or(Admin::Enabled, |Spelled(state)| state),

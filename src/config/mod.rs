@@ -1,7 +1,7 @@
 //! proxy.yaml: what was written (`file`), what is meant (`domain`), and every problem with its place.
 //!
 //! A text goes through two stages. `marks` and `yaml` make of it the shapes of `file`, in which nothing has a meaning
-//! yet; `parse`, `pool`, `member`, `probe`, `judge` and `route` make of those the [`Config`], with `preset` for what is not
+//! yet; `parse`, `pool`, `member`, `probe`, `tls`, `judge` and `route` make of those the [`Config`], with `preset` for what is not
 //! written. Neither stage stops at a mistake, so all of them are reported at once.
 //!
 //! Not here: sockets, name resolution, anything that lives on after the file is read.
@@ -26,6 +26,7 @@ mod problem;
 mod reading;
 mod route;
 mod spelling;
+mod tls;
 mod words;
 mod yaml;
 
@@ -33,6 +34,7 @@ use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::Path;
 
+pub use address::authority;
 pub use domain::*;
 pub use problem::{Problem, Severity};
 
@@ -64,6 +66,38 @@ pub struct Places {
 struct PoolPlaces {
     probe: Mark,
     members: Vec<Mark>,
+    traffic_tls: TlsPlaces,
+    probe_tls: TlsPlaces,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct TlsPlaces {
+    whole: Mark,
+    ca: Mark,
+    client_cert: Mark,
+    client_key: Mark,
+}
+
+/// Which of a pool's TLS a problem is in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TlsOf {
+    /// `upstream.tls`.
+    Traffic,
+    /// `probe.tls`.
+    Probe,
+}
+
+/// Which part of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TlsPart {
+    /// All of it.
+    Whole,
+    /// `ca`.
+    Ca,
+    /// `client_cert`.
+    ClientCert,
+    /// `client_key`.
+    ClientKey,
 }
 
 impl Loaded {
@@ -78,7 +112,14 @@ impl Places {
         let pool = |pool: &Pool| {
             let at = at.key("pools").key(&pool.name);
             let members = (0..pool.members.len()).map(|index| at.key("members").item(index).mark());
-            PoolPlaces { probe: at.key("probe").mark(), members: members.collect() }
+            let (traffic, probe) = (at.key("upstream").key("tls"), at.key("probe").key("tls"));
+            PoolPlaces {
+                probe: at.key("probe").mark(),
+                members: members.collect(),
+                traffic_tls: TlsPlaces::new(&[traffic]),
+                // What is not written here is the traffic's.
+                probe_tls: TlsPlaces::new(&[probe, traffic]),
+            }
         };
         Places {
             file: file.to_owned(),
@@ -90,6 +131,23 @@ impl Places {
     /// An error in the probe of `pool`.
     pub fn probe_error(&self, pool: &str, message: String) -> Problem {
         self.problem(Severity::Error, self.pools.get(pool).map(|places| places.probe), message)
+    }
+
+    /// An error in a part of the TLS of `pool`.
+    pub fn tls_error(&self, pool: &str, of: TlsOf, part: TlsPart, message: String) -> Problem {
+        let mark = self.pools.get(pool).map(|places| {
+            let tls = match of {
+                TlsOf::Traffic => places.traffic_tls,
+                TlsOf::Probe => places.probe_tls,
+            };
+            match part {
+                TlsPart::Whole => tls.whole,
+                TlsPart::Ca => tls.ca,
+                TlsPart::ClientCert => tls.client_cert,
+                TlsPart::ClientKey => tls.client_key,
+            }
+        });
+        self.problem(Severity::Error, mark, message)
     }
 
     /// Advice on the member of `pool` that is written at `index`.
@@ -106,6 +164,17 @@ impl Places {
     fn problem(&self, severity: Severity, mark: Option<Mark>, message: String) -> Problem {
         let Mark { line, column } = mark.unwrap_or(Mark::START);
         Problem { severity, file: self.file.clone(), line: line as usize, column: column as usize, message }
+    }
+}
+
+impl TlsPlaces {
+    /// Each key where it is first written in `mappings`.
+    fn new(mappings: &[places::At<'_>]) -> TlsPlaces {
+        let first = |found: &dyn Fn(places::At<'_>) -> Option<Mark>| mappings.iter().find_map(|at| found(*at));
+        let whole = first(&|at| at.exists().then(|| at.mark()));
+        let whole = whole.or_else(|| mappings.first().map(|at| at.mark())).unwrap_or(Mark::START);
+        let key = |key: &str| first(&|at| at.key(key).exists().then(|| at.key(key).mark())).unwrap_or(whole);
+        TlsPlaces { whole, ca: key("ca"), client_cert: key("client_cert"), client_key: key("client_key") }
     }
 }
 

@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::address::host_field;
-use super::domain::{HashKey, Pool, Retries, Upstream, UpstreamHost};
+use super::domain::{HashKey, Member, Pool, Retries, Upstream, UpstreamHost};
 use super::file::{PoolKeys, RetryKeys, UpstreamKeys};
 use super::member::members;
 use super::preset::{Base, Preset};
 use super::probe::{self, Probing};
 use super::reading::{DAY, Reading, TICK};
 use super::spelling::{Share, Spelled};
+use super::tls;
 use super::words::{BalanceWord, DEFAULT_CHOICES, DEFAULT_SENSITIVITY, Or};
 use crate::balance::Policy;
 use crate::health::{Initial, OnAllUnhealthy, Rules};
@@ -26,18 +27,19 @@ pub(super) fn pool(name: &str, keys: &PoolKeys, mut read: Reading<'_>) -> Pool {
     let preset = keys.preset.map(|Spelled(preset)| preset);
     let base = Base::of(preset);
     let members = members(name, keys.members.as_deref(), &mut read);
-    let probing = probe::probing(name, keys.probe.as_ref(), preset, &base, &members, &mut read);
+    let upstream = upstream(keys.upstream.as_ref(), &members, &mut read);
+    let probing = probe::probing(name, keys.probe.as_ref(), preset, &base, &members, &upstream, &mut read);
     let (balance, hash_key) = balance(keys, &base, &mut read);
     Pool {
         name: name.to_owned(),
         rules: rules(keys, preset, &base, &probing, &mut read),
         balance,
         hash_key,
-        upstream: keys.upstream.as_ref().map_or_else(Upstream::default, |u| upstream(u, read.under("upstream"))),
         retries: keys.retries.as_ref().map_or_else(Retries::default, |r| retries(r, read.under("retries"))),
         required: keys.required.is_some_and(|Spelled(required)| required),
         deadline: read.span("deadline", &keys.deadline, TICK..=DAY),
         probe: probing.probe.map(Arc::new),
+        upstream,
         members,
     }
 }
@@ -113,8 +115,11 @@ fn balance(keys: &PoolKeys, base: &Base, read: &mut Reading<'_>) -> (Policy, Opt
     }
 }
 
-fn upstream(keys: &UpstreamKeys, mut read: Reading<'_>) -> Upstream {
+fn upstream(keys: Option<&UpstreamKeys>, members: &[Member], pool: &mut Reading<'_>) -> Upstream {
     let base = Upstream::default();
+    let Some(keys) = keys else { return base };
+    let at = pool.at;
+    let mut read = pool.under("upstream");
     let host = read.text("host", &keys.host, |text| match text {
         "pass" => Ok(UpstreamHost::PassThrough),
         "member" => Ok(UpstreamHost::Member),
@@ -128,6 +133,7 @@ fn upstream(keys: &UpstreamKeys, mut read: Reading<'_>) -> Upstream {
         write_timeout: read.span("write_timeout", &keys.write_timeout, TICK..=DAY).unwrap_or(base.write_timeout),
         idle_timeout: read.span("idle_timeout", &keys.idle_timeout, TICK..=DAY).unwrap_or(base.idle_timeout),
         host: host.unwrap_or(base.host),
+        tls: tls::of_traffic(keys.tls.as_ref(), members, at, &mut read),
     }
 }
 

@@ -1,17 +1,17 @@
 //! How a pool's members are probed, and judged by what the probes teach.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use super::address::{host_field, host_name};
-use super::domain::{Expect, HttpProbe, Idle, Member, Probe, ProbeKind, ProbeMethod, ProbeTls};
+use super::domain::{Expect, HttpProbe, Idle, Member, Probe, ProbeKind, ProbeMethod, Upstream};
 use super::file::{ExpectKeys, ProbeKeys};
 use super::judge::{gates, judge};
 use super::parse::filled;
 use super::preset::{Base, Preset};
 use super::reading::{DAY, Reading, TICK};
 use super::spelling::{Spelled, Statuses, shown, spell_duration};
-use super::words::{Headers, Kind, Or, ProbeWord, Scheme};
+use super::tls;
+use super::words::{Headers, Kind, Or, ProbeWord};
 use crate::health::{Admin, Gates, Judge};
 
 /// Shorter intervals would be an attack on the member.
@@ -38,6 +38,7 @@ pub(super) fn probing(
     preset: Option<Preset>,
     base: &Base,
     members: &[Member],
+    upstream: &Upstream,
     pool: &mut Reading<'_>,
 ) -> Probing {
     let bare = ProbeKeys::default();
@@ -72,7 +73,7 @@ pub(super) fn probing(
         refuse_http_keys(keys, &mut read);
         ProbeKind::Tcp
     } else {
-        ProbeKind::Http(http(name, keys, preset, base, &mut read))
+        ProbeKind::Http(http(name, keys, preset, base, upstream, &mut read))
     };
     let port = read.count("port", &keys.port, 1..=u16::MAX);
     let judge = judge(keys, preset, base, &mut read);
@@ -148,7 +149,14 @@ fn refuse_http_keys(keys: &ProbeKeys, read: &mut Reading<'_>) {
     }
 }
 
-fn http(pool: &str, keys: &ProbeKeys, preset: Option<Preset>, base: &Base, read: &mut Reading<'_>) -> HttpProbe {
+fn http(
+    pool: &str,
+    keys: &ProbeKeys,
+    preset: Option<Preset>,
+    base: &Base,
+    upstream: &Upstream,
+    read: &mut Reading<'_>,
+) -> HttpProbe {
     let method = keys.method.map_or(base.method, |Spelled(method)| method);
     let path = match (&keys.path, base.path) {
         (Some(_), _) => read.text("path", &keys.path, probe_path),
@@ -176,7 +184,7 @@ fn http(pool: &str, keys: &ProbeKeys, preset: Option<Preset>, base: &Base, read:
     let default_header = if keys.host.is_some() { None } else { base.host_header.map(str::to_owned) };
     let max_body = read.bytes("max_body", &keys.max_body, 1..=16 << 20).unwrap_or(MAX_BODY);
     HttpProbe {
-        tls: tls(keys, read),
+        tls: tls::of_probe(keys, host.as_deref(), upstream.tls.as_ref(), read),
         method,
         path: path.unwrap_or_else(|| "/".to_owned()),
         host,
@@ -185,22 +193,6 @@ fn http(pool: &str, keys: &ProbeKeys, preset: Option<Preset>, base: &Base, read:
         expect: expect(keys.expect.as_ref(), method, max_body, preset, base, read),
         max_body,
     }
-}
-
-fn tls(keys: &ProbeKeys, read: &mut Reading<'_>) -> Option<ProbeTls> {
-    let scheme = keys.scheme.map(|Spelled(scheme)| scheme);
-    if scheme == Some(Scheme::Http) && keys.tls.is_some() {
-        let place = read.at.key("tls").name();
-        read.problems.error_at(place, "`tls` has no meaning with `scheme: http`; write `scheme: https`");
-    }
-    let Some(written) = &keys.tls else {
-        return (scheme == Some(Scheme::Https)).then_some(ProbeTls { ca: None, verify: true });
-    };
-    let ca = read.under("tls").text("ca", &written.ca, |path| {
-        let fits = !path.is_empty() && !path.contains('\0');
-        if fits { Ok(PathBuf::from(path)) } else { Err("`ca` is the path of a PEM file".to_owned()) }
-    });
-    Some(ProbeTls { ca, verify: written.verify.is_none_or(|Spelled(verify)| verify) })
 }
 
 fn probe_path(path: &str) -> Result<String, String> {

@@ -5,10 +5,10 @@ use std::marker::PhantomData;
 use std::net::SocketAddr;
 
 use serde::de::value::MapAccessDeserializer;
-use serde::de::{self, MapAccess, Visitor};
+use serde::de::{self, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-use super::domain::{HashKey, ProbeMethod};
+use super::domain::{Alpn, HashKey, ProbeMethod};
 use super::probe::is_token_byte;
 use super::spelling::{Spelled, Spelling, Text, shown, word};
 use crate::balance::Policy;
@@ -86,6 +86,73 @@ impl Spelling for Scheme {
 
     fn read(text: &str) -> Result<Scheme, String> {
         word(text, &[("http", Scheme::Http), ("https", Scheme::Https)])
+    }
+}
+
+/// `tls: true` and `tls: false`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct TlsWord(pub(super) bool);
+
+impl Spelling for TlsWord {
+    const EXPECTED: &'static str = "`true`, `false` or a mapping such as `{ ca: /etc/ssl/ca.pem }`";
+
+    fn read(text: &str) -> Result<TlsWord, String> {
+        match text {
+            "https" | "tls" | "ssl" => Err(format!("`{text}` is not known here; write `true`")),
+            "http" | "none" => Err(format!("`{text}` is not known here; write `false`")),
+            "insecure" | "skip" | "skip-verify" | "skip_verify" => {
+                Err(format!("`{text}` is not known here; write `{{ verify: false }}`, or better `{{ ca: FILE }}`"))
+            }
+            _ => bool::read(text).map(TlsWord),
+        }
+    }
+}
+
+/// `alpn: [http/1.1]` and `alpn: off`.
+impl<'de> Deserialize<'de> for Alpn {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Alpn, D::Error> {
+        deserializer.deserialize_any(AlpnVisitor)
+    }
+}
+
+struct AlpnVisitor;
+
+impl<'de> Visitor<'de> for AlpnVisitor {
+    type Value = Alpn;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list such as `[http/1.1]`, or `off`")
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Alpn, E> {
+        match text {
+            "off" => Ok(Alpn::Off),
+            "none" | "no" => Err(E::custom(format!("`{text}` is not known here; write `off`"))),
+            "http/1.1" => Err(E::custom("`alpn` is a list; write `[http/1.1]`")),
+            other => Err(E::custom(unknown_protocol(other))),
+        }
+    }
+
+    fn visit_bool<E: de::Error>(self, value: bool) -> Result<Alpn, E> {
+        Err(E::custom(format!("`{value}` is not known here; write `[http/1.1]` or `off`")))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Alpn, A::Error> {
+        let mut any = false;
+        while let Some(Spelled(Text(protocol))) = list.next_element()? {
+            if protocol != "http/1.1" {
+                return Err(de::Error::custom(unknown_protocol(&protocol)));
+            }
+            any = true;
+        }
+        if any { Ok(Alpn::Http1) } else { Err(de::Error::custom("the list is empty; write `[http/1.1]` or `off`")) }
+    }
+}
+
+fn unknown_protocol(name: &str) -> String {
+    match name {
+        "h2" | "http/2" | "http2" => "`h2` towards members is not supported yet; write `[http/1.1]`".to_owned(),
+        _ => format!("`{}` is not known here; write `[http/1.1]` or `off`", shown(name)),
     }
 }
 

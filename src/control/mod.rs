@@ -23,7 +23,7 @@ pub use floor::{Bound, Floor, bind, threads};
 pub use prepare::Prepared;
 
 use crate::clock;
-use crate::config::{Config, Probe, Problem};
+use crate::config::{Config, Problem};
 use crate::health::{Admin, MemberId, Mode};
 use crate::listener::Traffic;
 use crate::pool::{Member, Pool};
@@ -204,7 +204,8 @@ impl Control {
     pub fn adopt(&self, config: Arc<Config>, prepared: Prepared) -> Arc<Snapshot> {
         let mut following = self.following();
         let old = self.snapshot();
-        let next = Snapshot::next(Some(&old), clock::monotonic(), config, &prepared.addresses, &self.events);
+        let Prepared { addresses, outfits, .. } = &prepared;
+        let next = Snapshot::next(Some(&old), clock::monotonic(), config, addresses, outfits, &self.events);
         let next = Arc::new(next);
         self.snapshot.store(next.clone());
         following.prepared = prepared;
@@ -233,10 +234,8 @@ impl Control {
     fn follow(&self, following: &mut Following) {
         let snapshot = self.snapshot();
         let recipes = &following.prepared.recipes;
-        let targets = snapshot.pools.values().filter_map(|pool| {
-            let (probe, recipe) = (pool.config.probe.as_ref()?, recipes.get(&pool.config.name)?);
-            Some(targets(&pool.live, probe, recipe))
-        });
+        let recipe_of = |pool: &Arc<Served>| recipes.get(&pool.config.name);
+        let targets = snapshot.pools.values().filter_map(|pool| targets(pool, recipe_of(pool)?));
         self.prober.follow(targets.flatten().collect());
         following.errands.drain(..).for_each(|errand| errand.abort());
         following.errands.extend(alarm(&snapshot));
@@ -262,8 +261,9 @@ impl Control {
     }
 }
 
-/// The members of a pool that are to be probed.
-fn targets(pool: &Arc<Pool>, probe: &Probe, recipe: &Arc<Recipe>) -> Vec<Target> {
+/// The members of a pool that are to be probed; `None`: it has no probe.
+fn targets(served: &Served, recipe: &Arc<Recipe>) -> Option<Vec<Target>> {
+    let (pool, probe) = (&served.live, served.config.probe.as_ref()?);
     // Under the pool's lock only what is needed is noted down; reports wait meanwhile.
     let probed: Vec<_> = pool.read(|health, members| {
         let both = health.members().iter().zip(members);
@@ -275,7 +275,7 @@ fn targets(pool: &Arc<Pool>, probe: &Probe, recipe: &Arc<Recipe>) -> Vec<Target>
         let mut address = live.address()?;
         address.set_port(probe.port.unwrap_or(address.port()));
         // It could be made when the configuration was prepared.
-        let check = Check::new(recipe, host_of(name), address).ok()?;
+        let check = Check::new(recipe, served.host_of(name), address).ok()?;
         let reported = pool.clone();
         Some(Target {
             pool: pool.name().clone(),
@@ -293,7 +293,7 @@ fn targets(pool: &Arc<Pool>, probe: &Probe, recipe: &Arc<Recipe>) -> Vec<Target>
             next_probe_at: live.next_probe_at().clone(),
         })
     };
-    probed.into_iter().filter_map(target).collect()
+    Some(probed.into_iter().filter_map(target).collect())
 }
 
 /// Lets time pass in the pools that wait for it, each at its deadline; one task for all.
@@ -309,12 +309,6 @@ fn alarm(snapshot: &Snapshot) -> Option<AbortHandle> {
         }
     };
     (!waiting.is_empty()).then(|| tokio::spawn(ring(waiting)).abort_handle())
-}
-
-/// The host of `host:port`; an IPv6 literal without its brackets.
-fn host_of(name: &str) -> &str {
-    let host = name.rsplit_once(':').map_or(name, |(host, _)| host);
-    host.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(host)
 }
 
 impl std::fmt::Debug for Control {

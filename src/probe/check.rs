@@ -5,7 +5,6 @@
 //! own never makes a member late.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,6 +17,7 @@ use super::tape::Tape;
 use super::tcp;
 use crate::config::{Probe, ProbeKind};
 use crate::health::{Outcome, Phases, Sample};
+use crate::tls::{Files, TlsError};
 
 /// Bytes of each direction, and of the body, that an [`Exchange`] shows at most.
 const SHOWN: usize = 64 * 1024;
@@ -27,22 +27,11 @@ const QUOTED: usize = 64;
 /// Why a probe cannot be built.
 #[derive(Debug, thiserror::Error)]
 pub enum CheckError {
-    /// The PEM file of authorities.
-    #[error("{}: {cause}", path.display())]
-    Authorities {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        cause: String,
-    },
-    /// The machine has no authorities.
-    #[error("this machine has no certificate authorities; name some in `ca`")]
-    NoSystemAuthorities,
-    /// TLS cannot be set up.
-    #[error("tls: {0}")]
-    Tls(String),
-    /// Neither a name nor an address.
-    #[error("host {0:?} can be neither verified nor sent as a name")]
+    /// There can be no TLS.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// Not fit for the Host field.
+    #[error("host {0:?} cannot be sent")]
     Host(String),
     /// Not a path.
     #[error("path {0:?} is not a path")]
@@ -60,13 +49,19 @@ pub struct Recipe {
 }
 
 impl Recipe {
-    /// Reads what the probe needs (the file of authorities) and checks the rest.
-    pub fn new(probe: &Probe) -> Result<Recipe, CheckError> {
+    /// Takes what the probe needs out of `files` and checks the rest.
+    pub fn new(probe: &Probe, files: &mut Files) -> Result<Recipe, CheckError> {
         let question = match &probe.kind {
             ProbeKind::Tcp => None,
-            ProbeKind::Http(http) => Some(Question::new(http)?),
+            ProbeKind::Http(http) => Some(Question::new(http, files)?),
         };
         Ok(Recipe { timeout: probe.timeout, question })
+    }
+
+    /// Of what the files held: part of the probe's fingerprint (health.md §9), since another authority may judge otherwise.
+    /// `None`: it needs none.
+    pub fn seal(&self) -> Option<u64> {
+        self.question.as_ref()?.tls().map(|tls| tls.seal)
     }
 }
 
@@ -85,14 +80,25 @@ pub struct Check {
 pub struct Exchange {
     /// Who was dialled.
     pub peer: SocketAddr,
-    /// The name or address the certificate was verified for; `None` without TLS.
-    pub server_name: Option<String>,
+    /// How the connection was secured; `None` without TLS.
+    pub tls: Option<Secured>,
     /// The beginning of what was sent.
     pub sent: Vec<u8>,
     /// The beginning of what came, header, framing and body, as it came.
     pub received: Vec<u8>,
     /// The beginning of the body, decoded.
     pub body: Vec<u8>,
+}
+
+/// What was asked of a connection's TLS.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Secured {
+    /// The name that was asked for, or the address, which is not sent.
+    pub server_name: String,
+    /// Whether the certificate had to be for it, and from an authority that is trusted.
+    pub verified: bool,
+    /// Whether the member could have a certificate of ours.
+    pub client_certificate: bool,
 }
 
 impl Exchange {
@@ -112,8 +118,8 @@ impl Exchange {
 }
 
 impl Check {
-    /// The probe of the member whose configured name is `host` (without port; an IPv6 literal without brackets). `address`
-    /// is what the name means now, with the port that is probed.
+    /// The probe of the member whose own name is `host` (without port; an IPv6 literal without brackets). `address` is where
+    /// it is now, with the port that is probed.
     pub fn new(recipe: &Arc<Recipe>, host: &str, address: SocketAddr) -> Result<Check, CheckError> {
         let request = recipe.question.as_ref().map(|question| question.to_member(host, address.port())).transpose()?;
         Ok(Check { recipe: recipe.clone(), host: host.to_owned(), peer: address, request })
@@ -121,7 +127,7 @@ impl Check {
 
     /// The probe of one member by itself; where there are several, share a [`Recipe`].
     pub fn single(probe: &Probe, host: &str, address: SocketAddr) -> Result<Check, CheckError> {
-        Check::new(&Arc::new(Recipe::new(probe)?), host, address)
+        Check::new(&Arc::new(Recipe::new(probe, &mut Files::default())?), host, address)
     }
 
     /// Who is dialled.
@@ -129,7 +135,7 @@ impl Check {
         self.peer
     }
 
-    /// The configured name of the member, without port.
+    /// The member's own name, without port.
     pub fn host(&self) -> &str {
         &self.host
     }
@@ -151,12 +157,18 @@ impl Check {
         let sample = self.perform(&mut trail).await;
         let exchange = Exchange {
             peer: self.peer,
-            server_name: self.request.as_ref().and_then(Request::server_name).map(|name| name.to_str().into_owned()),
+            tls: self.secured(),
             sent: trail.tape.sent(),
             received: trail.tape.received(),
             body: trail.body,
         };
         (sample, exchange)
+    }
+
+    fn secured(&self) -> Option<Secured> {
+        let tls = self.recipe.question.as_ref()?.tls()?;
+        let server_name = self.request.as_ref()?.server_name()?.to_str().into_owned();
+        Some(Secured { server_name, verified: tls.verified, client_certificate: tls.client_certificate })
     }
 
     async fn perform(&self, trail: &mut Trail) -> Sample {
@@ -174,12 +186,12 @@ impl Check {
         let (Some(request), Some(question)) = (&self.request, &self.recipe.question) else {
             return Ok(());
         };
-        let (Some(client), Some(name)) = (question.tls(), request.server_name()) else {
+        let (Some(tls), Some(name)) = (question.tls(), request.server_name()) else {
             return question.ask(request, stream, trail).await;
         };
         trail.stage = Stage::Securing;
         let securing = Instant::now();
-        let stream = TlsConnector::from(client.clone())
+        let stream = TlsConnector::from(tls.client.clone())
             .connect(name.clone(), stream)
             .await
             .map_err(|error| Failure::io(&error, Stage::Securing))?;

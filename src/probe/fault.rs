@@ -7,8 +7,8 @@ use std::error::Error;
 use std::io;
 use std::time::Duration;
 
-use super::tls;
 use crate::health::{Outcome, Reason};
+use crate::tls;
 
 /// How far a probe has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

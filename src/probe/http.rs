@@ -22,12 +22,11 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use super::CheckError;
 use super::check::Trail;
 use super::fault::{Failure, Stage};
-use super::host::{authority, host_of};
 use super::needle::{Found, Search};
 use super::tape::Taped;
-use super::tls;
-use crate::config::{Expect, HttpProbe, ProbeMethod};
+use crate::config::{Expect, HttpProbe, ProbeMethod, Tls, authority};
 use crate::health::Reason;
+use crate::tls::{self, Files, Material, TlsError};
 
 /// A header larger than this is not read to its end.
 const MAX_HEADER: usize = 64 * 1024;
@@ -43,9 +42,34 @@ pub(super) struct Question {
     headers: HeaderMap,
     host: Option<String>,
     host_header: Option<String>,
-    tls: Option<Arc<ClientConfig>>,
+    tls: Option<Security>,
     expect: Expect,
     max_body: usize,
+}
+
+/// TLS of the probes of a pool.
+#[derive(Debug)]
+pub(super) struct Security {
+    pub(super) client: Arc<ClientConfig>,
+    /// Of the files' contents.
+    pub(super) seal: u64,
+    pub(super) verified: bool,
+    pub(super) client_certificate: bool,
+    /// Else the member's own name.
+    sni: Option<String>,
+}
+
+impl Security {
+    fn new(tls: &Tls, files: &mut Files) -> Result<Security, TlsError> {
+        let material = Material::read(tls, files)?;
+        Ok(Security {
+            client: tls::client(tls, &material)?,
+            seal: material.seal(),
+            verified: tls.verify,
+            client_certificate: material.client.is_some(),
+            sni: tls.sni.clone(),
+        })
+    }
 }
 
 /// What is particular to one member.
@@ -63,7 +87,7 @@ impl Request {
 }
 
 impl Question {
-    pub(super) fn new(probe: &HttpProbe) -> Result<Question, CheckError> {
+    pub(super) fn new(probe: &HttpProbe, files: &mut Files) -> Result<Question, CheckError> {
         let path: PathAndQuery = probe.path.parse().map_err(|_| CheckError::Path(probe.path.clone()))?;
         if path.as_str() != probe.path {
             // The parser leaves out a fragment.
@@ -78,31 +102,26 @@ impl Question {
             headers: headers(&probe.headers)?,
             host: probe.host.clone(),
             host_header: probe.host_header.clone(),
-            tls: probe.tls.as_ref().map(tls::client).transpose()?,
+            tls: probe.tls.as_ref().map(|tls| Security::new(tls, files)).transpose()?,
             expect: probe.expect.clone(),
             max_body: probe.max_body,
         })
     }
 
-    /// The client side of TLS; `None` for plain HTTP.
-    pub(super) fn tls(&self) -> Option<&Arc<ClientConfig>> {
+    /// `None` for plain HTTP.
+    pub(super) fn tls(&self) -> Option<&Security> {
         self.tls.as_ref()
     }
 
-    /// Host field and server name for the member that is configured as `member` and probed on `port`.
+    /// Host field and server name for the member whose own name is `member` and that is probed on `port`.
     pub(super) fn to_member(&self, member: &str, port: u16) -> Result<Request, CheckError> {
         let wrong = |host: &str| CheckError::Host(host.to_string());
         let host = match (&self.host_header, &self.host) {
             (Some(written), _) | (None, Some(written)) => written.clone(),
             (None, None) => authority(member, port, if self.tls.is_some() { 443 } else { 80 }),
         };
-        let server_name = match self.tls {
-            Some(_) => {
-                let name = self.host.as_deref().map_or(member, host_of);
-                Some(ServerName::try_from(name.to_string()).map_err(|_| wrong(name))?)
-            }
-            None => None,
-        };
+        let server_name = self.tls.as_ref().map(|tls| tls::server_name(tls.sni.as_deref().unwrap_or(member)));
+        let server_name = server_name.transpose()?;
         Ok(Request { host: HeaderValue::from_str(&host).map_err(|_| wrong(&host))?, server_name })
     }
 

@@ -8,19 +8,16 @@
 
 mod check;
 mod fault;
-mod host;
 mod http;
-mod issuer;
 mod needle;
 mod prober;
 mod schedule;
 mod tape;
 mod task;
 mod tcp;
-mod tls;
 
 #[cfg(test)]
 mod tests;
 
-pub use check::{Check, CheckError, Exchange, Recipe};
+pub use check::{Check, CheckError, Exchange, Recipe, Secured};
 pub use prober::{Counters, Idle, Prober, Report, Target};

@@ -50,12 +50,12 @@ pub struct Hop<'a> {
 ///
 /// # Errors
 /// A value that cannot be sent.
-pub fn upward(
+pub fn upward<'a>(
     up: &mut RequestHeader,
     client: &RequestHeader,
     hop: Hop<'_>,
     host: &UpstreamHost,
-    member: &str,
+    member: impl FnOnce() -> &'a str,
 ) -> pingora::Result<()> {
     forwarded(up, hop)?;
     let version = if client.version == http::Version::HTTP_10 { "1.0" } else { "1.1" };
@@ -83,9 +83,9 @@ pub fn upward(
     up.remove_header("proxy");
     match host {
         // An HTTP/1.0 client need not name a host; we, in HTTP/1.1, must.
-        UpstreamHost::PassThrough if hop.host.is_empty() => up.insert_header(header::HOST, member),
+        UpstreamHost::PassThrough if hop.host.is_empty() => up.insert_header(header::HOST, member()),
         UpstreamHost::PassThrough => Ok(()),
-        UpstreamHost::Member => up.insert_header(header::HOST, member),
+        UpstreamHost::Member => up.insert_header(header::HOST, member()),
         UpstreamHost::Fixed(fixed) => up.insert_header(header::HOST, fixed.as_str()),
     }
 }
@@ -255,7 +255,7 @@ mod tests {
     fn sent(hop: Hop<'_>, fields: &[(&'static str, &str)], host: &UpstreamHost) -> Vec<(String, String)> {
         let client = request(fields);
         let mut up = client.clone();
-        upward(&mut up, &client, hop, host, "app:9000").expect("it can be sent");
+        upward(&mut up, &client, hop, host, || "app:9000").expect("it can be sent");
         let text = |v: &HeaderValue| String::from_utf8_lossy(v.as_bytes()).into_owned();
         let mut fields: Vec<_> = up.headers.iter().map(|(n, v)| (n.to_string(), text(v))).collect();
         fields.sort();
@@ -325,7 +325,7 @@ mod tests {
         client.set_raw_path(b"http://shop.test/a?b=1").expect("a target");
         client.set_uri("http://shop.test/a?b=1".parse().expect("a uri"));
         let mut up = client.clone();
-        upward(&mut up, &client, hop("192.0.2.1", false, "shop.test"), &UpstreamHost::PassThrough, "m:1")
+        upward(&mut up, &client, hop("192.0.2.1", false, "shop.test"), &UpstreamHost::PassThrough, || "m:1")
             .expect("sent");
         assert_eq!(up.raw_path(), b"/a?b=1");
     }

@@ -94,11 +94,13 @@ impl ProxyHttp for Hooks {
             (None, Some(picked)) => (picked, Connection::Any),
             (None, None) => (pick(ctx, &pool).await?, Connection::Any),
         };
-        let Some(address) = picked.lease.member().address() else { return Err(refuse(ctx, Refusal::NoMember)) };
+        let member = picked.lease.member();
+        let purpose = if ctx.asks_for_tunnel { Purpose::Tunnel } else { Purpose::Exchange };
+        let way = |address| peer::peer(&pool, (member.key(), address), ctx.remaining(), connection, purpose);
+        let Some(peer) = member.address().and_then(way) else { return Err(refuse(ctx, Refusal::NoMember)) };
         ctx.attempt_begins(picked);
         ctx.limit_attempt(Answer::Awaited);
-        let purpose = if ctx.asks_for_tunnel { Purpose::Tunnel } else { Purpose::Exchange };
-        Ok(peer::peer(&pool, address, ctx.remaining(), connection, purpose))
+        Ok(peer)
     }
 
     async fn request_body_filter(
@@ -145,7 +147,7 @@ impl ProxyHttp for Hooks {
             host: admit::host(client),
             request_id: &ctx.request_id,
         };
-        headers::upward(up, client, hop, &pool.config.upstream.host, &lease.member().key().name)
+        headers::upward(up, client, hop, &pool.config.upstream.host, || pool.authority_of(&lease.member().key().name))
     }
 
     async fn upstream_response_filter(

@@ -1,7 +1,8 @@
 //! A request's way through the proxy, as plain functions over Pingora's header types and our own context.
 //!
 //! [`hooks`] is the only `ProxyHttp`; it calls the steps and holds no decision. The steps: [`admit`] (limits, client,
-//! route), [`key`] (what it goes by), [`pick`] (a member, or a wait for one), [`headers`] (what goes up and what comes down), [`failure`] (what
+//! route), [`key`] (what it goes by), [`pick`] (a member, or a wait for one), [`peer`] and [`connector`] (how Pingora is
+//! told to reach it), [`headers`] (what goes up and what comes down), [`failure`] (what
 //! follows a failed attempt: [`blame`] says whose fault it was, [`retry`] whether to try again), [`refusal`] (answers of
 //! our own), [`ctx`] (what a request knows of
 //! itself), [`line`](mod@line) (what the log will say of it).
@@ -10,6 +11,7 @@
 
 mod admit;
 mod blame;
+mod connector;
 mod ctx;
 mod failure;
 mod headers;
@@ -28,6 +30,7 @@ use pingora::proxy::HttpProxy;
 use pingora::server::configuration::ServerConf;
 use tokio::sync::watch;
 
+pub use connector::Connector;
 pub use hooks::Hooks;
 
 use crate::listener::Traffic;

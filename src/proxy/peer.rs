@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use pingora::upstreams::peer::HttpPeer;
 
+use super::Connector;
+use crate::health::Key;
 use crate::snapshot::Served;
 
 /// Which connection an attempt may use.
@@ -29,20 +31,27 @@ pub enum Purpose {
     Tunnel,
 }
 
-/// The peer for `address` in `pool`. `remaining` is what is left of the request's own time.
+/// The peer for the member `key` at `address` in `pool`. `remaining` is what is left of the request's own time.
+///
+/// `None`: the member is of another generation, which has TLS where this one has not, or the other way round. What is
+/// meant for a secure connection is never sent over a plain one.
 pub fn peer(
     pool: &Served,
-    address: SocketAddr,
+    (key, address): (&Key, SocketAddr),
     remaining: Option<Duration>,
     connection: Connection,
     purpose: Purpose,
-) -> Box<HttpPeer> {
+) -> Option<Box<HttpPeer>> {
     let upstream = &pool.config.upstream;
     // Pingora's timers do not take less than a millisecond.
     let within = |limit: Duration| Some(remaining.map_or(limit, |left| limit.min(left)).max(Duration::from_millis(1)));
     let dial =
         pool.config.retries.per_try_timeout.map_or(upstream.connect_timeout, |t| t.min(upstream.connect_timeout));
-    let mut peer = HttpPeer::new(address, false, String::new());
+    let mut peer = match (&upstream.tls, key.tls) {
+        (None, false) => HttpPeer::new(address, false, String::new()),
+        (Some(_), true) => secure(pool, key, address)?,
+        (Some(_), false) | (None, true) => return None,
+    };
     // Pingora's reuse key leaves much out: a pool, or a generation with other settings, must not share connections.
     peer.group_key = pool.group_key;
     peer.options.connection_timeout = within(dial);
@@ -58,5 +67,12 @@ pub fn peer(
         peer.group_key = fastrand::u64(..);
         peer.options.idle_timeout = Some(Duration::ZERO);
     }
-    Box::new(peer)
+    Some(Box::new(peer))
+}
+
+fn secure(pool: &Served, key: &Key, address: SocketAddr) -> Option<HttpPeer> {
+    let connector: &Connector = pool.connector.as_ref()?.downcast_ref()?;
+    let mut peer = HttpPeer::new(address, true, connector.name_of(&key.name)?.to_owned());
+    connector.equip(&mut peer);
+    Some(peer)
 }

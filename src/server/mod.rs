@@ -69,7 +69,8 @@ async fn serve(path: PathBuf, loaded: Loaded, limit: Option<Duration>) -> Result
     }
     // From here on nothing can be refused any more.
     let events = Arc::new(EventLog::default());
-    let first = Snapshot::next(None, clock::monotonic(), config.clone(), &prepared.addresses, &events);
+    let Prepared { addresses, outfits, .. } = &prepared;
+    let first = Snapshot::next(None, clock::monotonic(), config.clone(), addresses, outfits, &events);
     let snapshot = Arc::new(ArcSwap::from_pointee(first));
     let (ending, is_ending) = watch::channel(false);
     let traffic = Arc::new(Traffic::default());

@@ -26,6 +26,7 @@ pub const ROOMS: &[(&str, Layer)] = &[
     ("listener", Edges),
     ("proxy", Edges),
     ("probe", Edges),
+    ("tls", Edges),
     ("discovery", Edges),
     ("control", Edges),
     ("admin", Edges),

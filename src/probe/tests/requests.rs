@@ -95,7 +95,7 @@ async fn a_record_shows_what_was_sent_and_what_came() {
     assert!(exchange.sent.ends_with(b"\r\n\r\n"));
     assert!(exchange.received.starts_with(b"HTTP/1.1 503 No\r\nTransfer-Encoding: chunked\r\n\r\n"));
     assert_eq!(exchange.body, b"bad");
-    assert_eq!(exchange.server_name, None);
+    assert_eq!(exchange.tls, None);
 }
 
 #[tokio::test]

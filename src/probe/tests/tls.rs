@@ -3,7 +3,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, date_time_ymd};
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, date_time_ymd,
+};
 use rustls::crypto::ring;
 use rustls::pki_types::PrivateKeyDer;
 use rustls::server::WebPkiClientVerifier;
@@ -14,13 +16,14 @@ use tokio_rustls::TlsAcceptor;
 
 use super::origin::{Origin, Step, ok, play};
 use super::*;
-use crate::config::ProbeTls;
+use crate::config::{Alpn, ClientCertificate, Tls};
 
 /// An authority and the file that names it.
 struct Authority {
     issuer: Issuer<'static, KeyPair>,
     certificate: rcgen::Certificate,
     file: tempfile::NamedTempFile,
+    folder: tempfile::TempDir,
 }
 
 impl Authority {
@@ -36,7 +39,8 @@ impl Authority {
         let certificate = params.self_signed(&key).unwrap();
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), certificate.pem()).unwrap();
-        Authority { issuer: Issuer::new(params, key), certificate, file }
+        let folder = tempfile::tempdir().unwrap();
+        Authority { issuer: Issuer::new(params, key), certificate, file, folder }
     }
 
     /// TLS of an origin with a certificate for these names.
@@ -64,18 +68,48 @@ impl Authority {
             .unwrap()
     }
 
-    fn ca(&self) -> ProbeTls {
+    /// TLS of an origin for app1.test that asks for a certificate of this authority.
+    fn asking(&self, version: &'static SupportedProtocolVersion) -> ServerConfig {
+        let mut roots = RootCertStore::empty();
+        roots.add(self.certificate.der().clone()).unwrap();
+        let provider = Arc::new(ring::default_provider());
+        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone()).build().unwrap();
+        let key = KeyPair::generate().unwrap();
+        let params = CertificateParams::new(vec!["app1.test".to_string()]).unwrap();
+        let certificate = params.signed_by(&key, &self.issuer).unwrap();
+        ServerConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[version])
+            .unwrap()
+            .with_client_cert_verifier(verifier)
+            .with_single_cert(vec![certificate.der().clone()], PrivateKeyDer::try_from(key.serialize_der()).unwrap())
+            .unwrap()
+    }
+
+    /// Files of a certificate for us, and of its key.
+    fn client(&self) -> ClientCertificate {
+        let key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::new(vec!["us.test".to_string()]).unwrap();
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        let certificate = params.signed_by(&key, &self.issuer).unwrap();
+        let at = |name: &str| self.folder.path().join(name);
+        std::fs::write(at("cert.pem"), certificate.pem()).unwrap();
+        std::fs::write(at("key.pem"), key.serialize_pem()).unwrap();
+        ClientCertificate { cert: at("cert.pem"), key: at("key.pem") }
+    }
+
+    fn ca(&self) -> Tls {
         trusting(self.file.path())
     }
 }
 
-fn trusting(ca: &Path) -> ProbeTls {
-    ProbeTls { ca: Some(ca.to_path_buf()), verify: true }
+fn trusting(ca: &Path) -> Tls {
+    Tls { ca: Some(ca.to_path_buf()), ..Tls::default() }
 }
 
 /// A handshake as an origin saw it.
 struct Greeting {
     sni: Option<String>,
+    alpn: Option<Vec<u8>>,
     kind: HandshakeKind,
 }
 
@@ -94,7 +128,8 @@ async fn https(server: ServerConfig, script: Vec<Step>) -> (SocketAddr, mpsc::Un
                 let Ok(mut stream) = acceptor.accept(stream).await else { return };
                 let session = stream.get_ref().1;
                 let kind = session.handshake_kind().unwrap();
-                let _ = names.send(Greeting { sni: session.server_name().map(str::to_string), kind });
+                let alpn = session.alpn_protocol().map(<[u8]>::to_vec);
+                let _ = names.send(Greeting { sni: session.server_name().map(str::to_string), alpn, kind });
                 play(&mut stream, script, requests).await;
             });
         }
@@ -107,8 +142,8 @@ fn healthy() -> Vec<Step> {
 }
 
 /// Probes the member `name` at `address`.
-async fn run(tls: ProbeTls, host: Option<&str>, name: &str, address: SocketAddr) -> Sample {
-    let http = HttpProbe { tls: Some(tls), host: host.map(str::to_string), ..http_probe() };
+async fn run(tls: Tls, name: &str, address: SocketAddr) -> Sample {
+    let http = HttpProbe { tls: Some(tls), ..http_probe() };
     Check::single(&probe(ProbeKind::Http(http)), name, address).unwrap().run().await
 }
 
@@ -116,7 +151,7 @@ async fn run(tls: ProbeTls, host: Option<&str>, name: &str, address: SocketAddr)
 async fn a_good_certificate_passes_and_the_handshake_is_timed() {
     let authority = Authority::new();
     let (address, mut names) = https(authority.server(&["app1.test"], |_| {}), healthy()).await;
-    let sample = run(authority.ca(), None, "app1.test", address).await;
+    let sample = run(authority.ca(), "app1.test", address).await;
     assert_pass(&sample);
     let phases = sample.phases;
     assert!(phases.connect.unwrap() + phases.tls.unwrap() <= phases.first_byte.unwrap(), "{phases:?}");
@@ -125,12 +160,17 @@ async fn a_good_certificate_passes_and_the_handshake_is_timed() {
 }
 
 #[tokio::test]
-async fn the_written_host_is_the_name_that_is_sent_and_verified() {
+async fn the_written_name_is_sent_and_verified_and_is_no_host_field() {
     let authority = Authority::new();
     let (address, mut names) = https(authority.server(&["api.internal"], |_| {}), healthy()).await;
-    for host in ["api.internal", "api.internal:8443"] {
-        assert_pass(&run(authority.ca(), Some(host), "10.9.9.9", address).await);
+    for name in ["api.internal", "api.internal."] {
+        let tls = Tls { sni: Some(name.to_string()), ..authority.ca() };
+        let check =
+            Check::single(&probe(ProbeKind::Http(HttpProbe { tls: Some(tls), ..http_probe() })), "10.9.9.9", address);
+        let (sample, exchange) = check.unwrap().record().await;
+        assert_pass(&sample);
         assert_eq!(names.recv().await.unwrap().sni.as_deref(), Some("api.internal"));
+        assert!(String::from_utf8(exchange.sent).unwrap().contains("\r\nHost: 10.9.9.9:"));
     }
 }
 
@@ -139,10 +179,10 @@ async fn an_address_is_verified_and_never_sent_as_a_name() {
     let authority = Authority::new();
     let (address, mut names) = https(authority.server(&["127.0.0.1", "::1"], |_| {}), healthy()).await;
     for member in ["127.0.0.1", "::1"] {
-        assert_pass(&run(authority.ca(), None, member, address).await);
+        assert_pass(&run(authority.ca(), member, address).await);
         assert_eq!(names.recv().await.unwrap().sni, None);
     }
-    let sample = run(authority.ca(), None, "127.0.0.2", address).await;
+    let sample = run(authority.ca(), "127.0.0.2", address).await;
     assert_fail(&sample, Reason::Tls, "not for 127.0.0.2");
 }
 
@@ -155,7 +195,11 @@ async fn a_host_field_alone_changes_no_verified_name() {
     let (sample, exchange) = check.record().await;
     assert_pass(&sample);
     assert_eq!(names.recv().await.unwrap().sni.as_deref(), Some("app1.test"));
-    assert_eq!(exchange.server_name.as_deref(), Some("app1.test"));
+    let secured = exchange.tls.unwrap();
+    assert_eq!(
+        (secured.server_name.as_str(), secured.verified, secured.client_certificate),
+        ("app1.test", true, false)
+    );
     assert!(String::from_utf8(exchange.sent).unwrap().contains("\r\nHost: 127.0.0.1\r\n"));
 }
 
@@ -178,7 +222,7 @@ async fn a_failed_handshake_names_what_failed() {
     ];
     for (server, detail, more) in rows {
         let (address, _names) = https(server, healthy()).await;
-        let sample = run(authority.ca(), None, "app1.test", address).await;
+        let sample = run(authority.ca(), "app1.test", address).await;
         assert_fail(&sample, Reason::Tls, detail);
         assert_fail(&sample, Reason::Tls, more);
         assert!(sample.phases.connect.is_some() && sample.phases.tls.is_none() && sample.status.is_none());
@@ -190,29 +234,31 @@ async fn without_verification_any_certificate_will_do() {
     let stranger = Authority::new();
     let server = stranger.server(&["other.test"], |params| params.not_after = date_time_ymd(2020, 1, 2));
     let (address, _names) = https(server, healthy()).await;
-    assert_pass(&run(ProbeTls { ca: None, verify: false }, None, "app1.test", address).await);
+    assert_pass(&run(Tls { verify: false, ..Tls::default() }, "app1.test", address).await);
 }
 
 #[tokio::test]
-async fn a_certificate_asked_of_us_is_a_tls_failure() {
-    let authority = Authority::new();
-    let mut roots = RootCertStore::empty();
-    roots.add(authority.certificate.der().clone()).unwrap();
-    let provider = Arc::new(ring::default_provider());
-    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone()).build().unwrap();
+async fn a_certificate_asked_of_us_is_shown_or_is_a_tls_failure() {
+    let (authority, stranger) = (Authority::new(), Authority::named("Stranger"));
     for version in [&rustls::version::TLS12, &rustls::version::TLS13] {
-        let key = KeyPair::generate().unwrap();
-        let params = CertificateParams::new(vec!["app1.test".to_string()]).unwrap();
-        let certificate = params.signed_by(&key, &authority.issuer).unwrap();
-        let server = ServerConfig::builder_with_provider(provider.clone())
-            .with_protocol_versions(&[version])
-            .unwrap()
-            .with_client_cert_verifier(verifier.clone())
-            .with_single_cert(vec![certificate.der().clone()], PrivateKeyDer::try_from(key.serialize_der()).unwrap())
-            .unwrap();
-        let (address, _names) = https(server, healthy()).await;
-        let sample = run(authority.ca(), None, "app1.test", address).await;
-        assert_fail(&sample, Reason::Tls, "the member refused: ");
+        let (address, _names) = https(authority.asking(version), healthy()).await;
+        for nobody in [authority.ca(), Tls { client: Some(stranger.client()), ..authority.ca() }] {
+            let sample = run(nobody, "app1.test", address).await;
+            assert_fail(&sample, Reason::Tls, "the member refused: ");
+        }
+        assert_pass(&run(Tls { client: Some(authority.client()), ..authority.ca() }, "app1.test", address).await);
+    }
+}
+
+#[tokio::test]
+async fn what_is_spoken_inside_is_offered_or_left_out() {
+    let authority = Authority::new();
+    let mut server = authority.server(&["app1.test"], |_| {});
+    server.alpn_protocols = vec![b"http/1.1".to_vec()];
+    let (address, mut names) = https(server, healthy()).await;
+    for (alpn, expected) in [(Alpn::Http1, Some(&b"http/1.1"[..])), (Alpn::Off, None)] {
+        assert_pass(&run(Tls { alpn, ..authority.ca() }, "app1.test", address).await);
+        assert_eq!(names.recv().await.unwrap().alpn.as_deref(), expected);
     }
 }
 
@@ -221,7 +267,7 @@ async fn plain_http_on_the_port_is_a_tls_failure() {
     let authority = Authority::new();
     let answer = b"HTTP/1.1 400 The plain HTTP request was sent to HTTPS port\r\n\r\n".to_vec();
     let origin = Origin::playing(vec![Step::Write(answer), Step::Hang]).await;
-    let sample = run(authority.ca(), None, "app1.test", origin.address).await;
+    let sample = run(authority.ca(), "app1.test", origin.address).await;
     assert_fail(&sample, Reason::Tls, "what came is not TLS");
 }
 
@@ -230,7 +276,7 @@ async fn a_close_during_the_handshake_is_a_reset_and_silence_a_timeout() {
     let authority = Authority::new();
     for script in [vec![], vec![Step::Reset]] {
         let origin = Origin::playing(script).await;
-        let sample = run(authority.ca(), None, "app1.test", origin.address).await;
+        let sample = run(authority.ca(), "app1.test", origin.address).await;
         assert_fail(&sample, Reason::Reset, "closed during the TLS handshake");
     }
     let silent = Origin::playing(vec![Step::Hang]).await;
@@ -263,7 +309,7 @@ fn a_file_without_authorities_is_refused_when_the_probe_is_built() {
         let error =
             Check::single(&probe(ProbeKind::Http(http)), "app1.test", "127.0.0.1:443".parse().unwrap()).unwrap_err();
         let text = error.to_string();
-        assert!(text.starts_with(&path.display().to_string()) && text.contains(expected), "{text}");
+        assert!(text.starts_with(&format!("`ca` {}: ", path.display())) && text.contains(expected), "{text}");
     }
 }
 
@@ -273,5 +319,5 @@ fn a_name_that_cannot_be_verified_is_refused_when_the_probe_is_built() {
     let http = HttpProbe { tls: Some(authority.ca()), ..http_probe() };
     let error =
         Check::single(&probe(ProbeKind::Http(http)), "not a name", "127.0.0.1:443".parse().unwrap()).unwrap_err();
-    assert!(error.to_string().contains("\"not a name\""), "{error}");
+    assert!(error.to_string().contains("`not a name`"), "{error}");
 }
