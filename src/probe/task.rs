@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use super::schedule::{Grid, Last};
 use super::{Counters, Target};
 use crate::clock;
-use crate::health::{Class, Outcome, Pace, Sample};
+use crate::health::{Class, Outcome, Pace, Reason, Sample};
 
 /// First probes in flight at once: all members of a restarted proxy are due in the same instant (health.md §2).
 const FIRST_ROUND: usize = 256;
@@ -70,6 +70,8 @@ pub(super) struct Task {
     targets: watch::Receiver<Vec<Target>>,
     now: Arc<Notify>,
     share: f64,
+    /// What the last probe failed of, where it did.
+    failing: Option<Reason>,
 }
 
 /// What one round found.
@@ -81,7 +83,7 @@ struct Round {
 impl Task {
     /// The task that asks for `targets`, on a grid at `share` of its interval; `now` asks for a probe.
     pub(super) fn new(desk: Arc<Desk>, targets: watch::Receiver<Vec<Target>>, now: Arc<Notify>, share: f64) -> Task {
-        Task { desk, targets, now, share }
+        Task { desk, targets, now, share, failing: None }
     }
 
     /// Runs for as long as anybody wants it.
@@ -147,7 +149,7 @@ impl Task {
     }
 
     /// One probe and its reports; `None`: the member is gone, whoever asked for it.
-    async fn round(&self, first: bool) -> Result<Option<Round>, Panic> {
+    async fn round(&mut self, first: bool) -> Result<Option<Round>, Panic> {
         let seat = if first { self.desk.first_round.acquire().await.ok() } else { None };
         let place = self.desk.place().await;
         let Some(check) = self.targets.borrow().first().map(|target| target.check.clone()) else {
@@ -159,6 +161,7 @@ impl Task {
         let ended = clock::monotonic();
         flight.land(&sample);
         drop((place, seat));
+        self.tell_of_a_new_failure(&sample);
         let pace = self.report(ended, &sample)?;
         Ok(pace.map(|pace| Round { last: Last { started, ended }, pace }))
     }
@@ -175,6 +178,21 @@ impl Task {
         let paces = paces.into_iter().flatten();
         // In doubt for one is in doubt.
         Ok(paces.reduce(|one, other| if one == Pace::Fast { one } else { other }))
+    }
+
+    /// The first fail of a row, and the first of another kind in it: whoever looks for the cause need not wait for a verdict.
+    fn tell_of_a_new_failure(&mut self, sample: &Sample) {
+        let reason = match sample.outcome {
+            Outcome::Inconclusive => return,
+            Outcome::Pass => None,
+            Outcome::Fail(reason) => Some(reason),
+        };
+        let before = std::mem::replace(&mut self.failing, reason);
+        let Some(reason) = reason.filter(|reason| before != Some(*reason)) else { return };
+        let (reason, detail) = (reason.as_str(), &sample.detail);
+        for Target { pool, name: member, .. } in self.targets.borrow().iter() {
+            tracing::info!(target: "probe", %pool, %member, reason, detail, "pool {pool}, {member}: a probe failed, {reason}: {detail}");
+        }
     }
 
     fn next(&self, round: &Round) -> Duration {

@@ -11,6 +11,7 @@ use pingora::{Error, ErrorSource, ErrorType};
 use super::refusal::Refusal;
 use crate::listener::Cut;
 use crate::telemetry::AttemptResult;
+use crate::tls;
 
 /// Who is to blame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,6 +46,25 @@ pub struct Fault {
     pub refusal: Option<Refusal>,
 }
 
+/// Whether the member has ended the handshake over our certificate, or for want of one. In TLS 1.3 it can say so only when we
+/// have begun to speak, and has heard nothing of it (RFC 8446 section 4.4.2.4).
+pub fn refuses_certificate(error: &Error) -> bool {
+    use rustls::AlertDescription::*;
+    let alerts = [
+        CertificateRequired,
+        BadCertificate,
+        UnsupportedCertificate,
+        CertificateRevoked,
+        CertificateExpired,
+        CertificateUnknown,
+        UnknownCA,
+        AccessDenied,
+        HandshakeFailure,
+    ];
+    let said = root(error).and_then(tls::error_within);
+    matches!(said, Some(rustls::Error::AlertReceived(alert)) if alerts.contains(alert))
+}
+
 /// Judges `error` at `stage`; `cut` is what our own stream or timers ended.
 pub fn judge(error: &Error, stage: Stage, cut: Cut) -> Fault {
     match cut {
@@ -55,7 +75,7 @@ pub fn judge(error: &Error, stage: Stage, cut: Cut) -> Fault {
     match (error.esource(), stage) {
         (ErrorSource::Downstream, _) => client(error.etype(), stage),
         (_, Stage::Connect) => connect(error),
-        (ErrorSource::Upstream, Stage::Exchange) => exchange(error.etype()),
+        (ErrorSource::Upstream, Stage::Exchange) => exchange(error),
         // What Pingora cannot make a request of, after all that was checked, is still the client's making; and writing to a
         // client that has gone is not always marked as such.
         (ErrorSource::Internal, Stage::Exchange) if *error.etype() == ErrorType::InvalidHTTPHeader => {
@@ -115,8 +135,9 @@ fn root(error: &Error) -> Option<&io::Error> {
     }
 }
 
-fn exchange(etype: &ErrorType) -> Fault {
-    let (result, refusal) = match etype {
+fn exchange(error: &Error) -> Fault {
+    let (result, refusal) = match error.etype() {
+        _ if root(error).and_then(tls::error_within).is_some() => (AttemptResult::Tls, Refusal::UpstreamTls),
         ErrorType::ReadTimedout | ErrorType::WriteTimedout => (AttemptResult::Timeout, Refusal::UpstreamTimeout),
         ErrorType::ConnectionClosed | ErrorType::ReadError | ErrorType::WriteError => {
             (AttemptResult::Reset, Refusal::UpstreamReset)
@@ -140,6 +161,21 @@ mod tests {
 
     fn up(etype: ErrorType) -> Box<Error> {
         Error::new_up(etype)
+    }
+
+    #[test]
+    fn a_member_that_refuses_our_certificate_late_is_told_from_one_that_resets() {
+        let alert = rustls::Error::AlertReceived(rustls::AlertDescription::CertificateRequired);
+        let rows = [
+            (io::Error::new(io::ErrorKind::InvalidData, alert), AttemptResult::Tls, Refusal::UpstreamTls),
+            (io::ErrorKind::ConnectionReset.into(), AttemptResult::Reset, Refusal::UpstreamReset),
+        ];
+        for (cause, result, refusal) in rows {
+            let error = Error::because(ErrorType::ReadError, "reading an answer", cause).into_up();
+            assert_eq!(refuses_certificate(&error), result == AttemptResult::Tls);
+            let fault = judge(&error, Stage::Exchange, Cut::None);
+            assert_eq!((fault.blame, fault.result, fault.refusal), (Blame::Member, result, Some(refusal)));
+        }
     }
 
     #[test]

@@ -33,18 +33,23 @@ pub fn exchanging(ctx: &mut Ctx, session: &Session, mut error: Box<Error>, reuse
     let unsent = *error.esource() == ErrorSource::Upstream && *error.etype() == ErrorType::WriteError;
     let stale = matches!(error.retry, RetryType::ReusedOnly) || unsent;
     let idle_race = reused && stale && !ctx.attempt_has_answer();
-    if idle_race {
-        ctx.spent.races += 1;
-    } else {
-        ctx.spent.attempts += 1;
+    let unheard = !reused && !ctx.attempt_has_answer() && blame::refuses_certificate(&error);
+    match (idle_race, unheard) {
+        (true, _) => ctx.spent.races += 1,
+        (_, true) => ctx.spent.dials += 1,
+        _ => ctx.spent.attempts += 1,
     }
-    let fault = judge(ctx, &error, Stage::Exchange);
+    let mut fault = judge(ctx, &error, Stage::Exchange);
     let replay = Replay {
         idempotent: session.req_header().method.is_idempotent(),
         whole_body: !session.as_ref().retry_buffer_truncated(),
         answer_begun: ctx.answer_has_begun(),
         idle_race,
     };
+    if unheard && replay.whole_body {
+        // The handshake has failed: as good as no connection.
+        fault.stage = Stage::Connect;
+    }
     settle(ctx, error, fault, replay, session.upstream_body_bytes_received() as u64)
 }
 

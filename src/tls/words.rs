@@ -38,13 +38,40 @@ fn explain_certificate(error: &CertificateError) -> String {
 /// What a certificate is for, at most a handful of names.
 fn names(presented: &[String]) -> String {
     const SHOWN: usize = 5;
-    match presented {
-        [] => "no name".to_string(),
-        few if few.len() <= SHOWN => few.join(", "),
-        many => format!("{} and {} more", many[..SHOWN].join(", "), many.len() - SHOWN),
+    let shown: Vec<&str> = presented.iter().take(SHOWN).map(|name| plain(name)).collect();
+    match presented.len() {
+        0 => "no name".to_string(),
+        ..=SHOWN => shown.join(", "),
+        many => format!("{} and {} more", shown.join(", "), many - SHOWN),
     }
+}
+
+/// `a.test` of what rustls writes as `DnsName("a.test")`.
+fn plain(name: &str) -> &str {
+    let inner = name.split_once('(').and_then(|(_, inner)| inner.strip_suffix(')')).unwrap_or(name);
+    inner.trim_matches('"')
 }
 
 fn date(time: UnixTime) -> String {
     humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_secs(time.as_secs())).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_certificates_names_are_told_as_people_write_them() {
+        let presented = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        let many: Vec<String> = (1..=7).map(|at| format!("DnsName(\"a{at}.test\")")).collect();
+        let rows = [
+            (presented(&[]), "no name"),
+            (presented(&["DnsName(\"a.test\")", "IpAddress(10.0.0.1)"]), "a.test, 10.0.0.1"),
+            (presented(&["a.test"]), "a.test"),
+            (many, "a1.test, a2.test, a3.test, a4.test, a5.test and 2 more"),
+        ];
+        for (names, expected) in rows {
+            assert_eq!(super::names(&names), expected);
+        }
+    }
 }

@@ -25,4 +25,5 @@ mod refusal_cases;
 mod reload_cases;
 mod retry_cases;
 mod stream_cases;
+mod tls_cases;
 mod upload_cases;

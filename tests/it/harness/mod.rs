@@ -12,6 +12,7 @@ pub mod process;
 pub mod proxy;
 mod reading;
 pub mod script;
+pub mod tls;
 pub mod wait;
 
 pub use client::Connection;
