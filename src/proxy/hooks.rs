@@ -24,6 +24,7 @@ use super::refusal::{self, Refusal};
 use super::{Proxy, admit, failure, key};
 use crate::clock;
 use crate::listener::CONNECTION;
+use crate::pool::Member;
 use crate::snapshot::Served;
 
 /// Interim answers (1xx) passed on for one request; a member that sends more never comes to an end.
@@ -43,6 +44,23 @@ impl Hooks {
 
     fn is_ending(&self) -> bool {
         *self.proxy.ending.borrow()
+    }
+
+    /// How the member is reached by its pool as this request knows it, or, where a reload has brought the member since, as it
+    /// is now.
+    fn way_to(
+        &self,
+        member: &Member,
+        pool: &Served,
+        remaining: Option<Duration>,
+        connection: Connection,
+        purpose: Purpose,
+    ) -> Option<Box<HttpPeer>> {
+        let to = (member.key(), member.address()?);
+        peer::peer(pool, to, remaining, connection, purpose).or_else(|| {
+            let present = self.proxy.snapshot.load();
+            peer::peer(present.pools.get(&pool.config.name)?, to, remaining, connection, purpose)
+        })
     }
 }
 
@@ -94,10 +112,10 @@ impl ProxyHttp for Hooks {
             (None, Some(picked)) => (picked, Connection::Any),
             (None, None) => (pick(ctx, &pool).await?, Connection::Any),
         };
-        let member = picked.lease.member();
         let purpose = if ctx.asks_for_tunnel { Purpose::Tunnel } else { Purpose::Exchange };
-        let way = |address| peer::peer(&pool, (member.key(), address), ctx.remaining(), connection, purpose);
-        let Some(peer) = member.address().and_then(way) else { return Err(refuse(ctx, Refusal::NoMember)) };
+        let Some(peer) = self.way_to(picked.lease.member(), &pool, ctx.remaining(), connection, purpose) else {
+            return Err(refuse(ctx, Refusal::NoMember));
+        };
         ctx.attempt_begins(picked);
         ctx.limit_attempt(Answer::Awaited);
         Ok(peer)

@@ -33,8 +33,8 @@ pub enum Purpose {
 
 /// The peer for the member `key` at `address` in `pool`. `remaining` is what is left of the request's own time.
 ///
-/// `None`: the member is of another generation, which has TLS where this one has not, or the other way round. What is
-/// meant for a secure connection is never sent over a plain one.
+/// `None`: the member is of another generation, by whose settings it is to be reached. What is meant for a secure
+/// connection is never sent over a plain one.
 pub fn peer(
     pool: &Served,
     (key, address): (&Key, SocketAddr),

@@ -38,11 +38,11 @@ fn explain_certificate(error: &CertificateError) -> String {
 /// What a certificate is for, at most a handful of names.
 fn names(presented: &[String]) -> String {
     const SHOWN: usize = 5;
-    let shown: Vec<&str> = presented.iter().take(SHOWN).map(|name| plain(name)).collect();
-    match presented.len() {
-        0 => "no name".to_string(),
-        ..=SHOWN => shown.join(", "),
-        many => format!("{} and {} more", shown.join(", "), many - SHOWN),
+    let shown = presented.iter().take(SHOWN).map(|name| plain(name)).collect::<Vec<_>>().join(", ");
+    match presented.len().saturating_sub(SHOWN) {
+        _ if presented.is_empty() => "no name".to_string(),
+        0 => shown,
+        more => format!("{shown} and {more} more"),
     }
 }
 
@@ -58,8 +58,6 @@ fn date(time: UnixTime) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-
     #[test]
     fn a_certificates_names_are_told_as_people_write_them() {
         let presented = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();

@@ -6,6 +6,7 @@ use rustls::ServerConfig;
 
 use crate::harness::process::run;
 use crate::harness::proxy::{PROBE, Proxy, config_of, write_config};
+use crate::harness::script::Accept;
 use crate::harness::tls::{Authority, Greeting, Paper, TlsOrigin, replace};
 use crate::harness::{Answer, Origin, When, eventually};
 
@@ -52,12 +53,68 @@ fn the_right_name_is_asked_for_and_served_by_probe_and_traffic() {
 #[test]
 fn an_address_is_verified_and_not_asked_for() {
     let authority = Authority::named("Ours");
-    let member = TlsOrigin::start(authority.paper(&["127.0.0.1"]).server());
-    let proxy = Proxy::start(&config(&[member.to_string()], &format!("{{ ca: {} }}", authority.ca()), ""));
-    proxy.await_all_healthy();
-    assert_eq!(proxy.get("/").status, 200);
-    let greetings = member.greetings();
-    assert!(greetings.iter().all(|seen| *seen == greeting(None)), "{greetings:?}");
+    let server = || authority.paper(&["127.0.0.1", "::1"]).server();
+    for member in [TlsOrigin::start(server()), TlsOrigin::start_v6(server())] {
+        let proxy = Proxy::start(&config(&[member.to_string()], &format!("{{ ca: {} }}", authority.ca()), ""));
+        proxy.await_all_healthy();
+        assert_eq!(proxy.get("/").status, 200);
+        let greetings = member.greetings();
+        assert!(greetings.iter().all(|seen| *seen == greeting(None)), "{greetings:?}");
+    }
+}
+
+#[test]
+fn large_messages_and_connections_that_close_go_through_tls_as_through_none() {
+    let authority = Authority::named("Ours");
+    let member = TlsOrigin::start(authority.paper(&["app1.test"]).server());
+    let keys = format!("probe: off\nupstream: {{ tls: {{ ca: {} }} }}", authority.ca());
+    let proxy = Proxy::start(&config_of(&[member.known_as("app1.test")], &keys));
+    let large = "0123456789abcdef".repeat(1 << 16);
+    member.origin.answer(Answer::status(200).body(large.as_bytes()));
+    for _ in 0..3 {
+        let reply = proxy.request("POST", "/large", &[], &large);
+        assert!(reply.complete && reply.body == large.as_bytes(), "{} of {}", reply.body.len(), large.len());
+    }
+    assert!(member.origin.traffic().iter().all(|seen| seen.complete && seen.body == large.as_bytes()));
+    member.origin.answer(Answer::status(200).body("short"));
+    member.origin.close_after(1);
+    let mut client = proxy.connect();
+    for i in 0..20 {
+        assert_eq!(client.get(&format!("/closing/{i}")).status, 200);
+    }
+}
+
+#[test]
+fn a_handshake_that_does_not_end_is_a_connection_that_does_not_stand() {
+    let authority = Authority::named("Ours");
+    let (silent, good) = (Origin::start(), TlsOrigin::start(authority.paper(&["app1.test"]).server()));
+    silent.accept(Accept::Ignore);
+    let members = [silent.to_string(), good.known_as("app1.test")];
+    let tls = format!("{{ ca: {}, sni: app1.test }}", authority.ca());
+    let keys = format!("probe: off\nupstream: {{ tls: {tls}, connect_timeout: 300ms }}");
+    let proxy = Proxy::start(&config_of(&members, &keys));
+    for i in 0..2 {
+        assert_eq!(proxy.request("POST", &format!("/{i}"), &[], "once").status, 200);
+    }
+    let tried = proxy.await_access("a request that was tried twice", |line| line.attempts().len() == 2);
+    assert_eq!(tried.attempts()[0]["result"], "connect_timeout", "{}", tried.raw);
+}
+
+/// The request began when the pool was plain; its member is not.
+#[test]
+fn a_request_that_waits_over_a_reload_goes_by_tls_to_a_member_that_has_it() {
+    let authority = Authority::named("Ours");
+    let member = TlsOrigin::start(authority.paper(&["app1.test"]).server());
+    let members = [member.known_as("app1.test")];
+    let probe = "probe: { path: /healthz, interval: 500ms, fast_interval: 50ms, timeout: 500ms }\ninitial_wait: 10m";
+    let proxy = Proxy::start(&config_of(&members, probe));
+    let mut client = proxy.connect();
+    client.send("POST /waits HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nonce");
+    eventually("a request waits", || proxy.pool("web")["mode"] == "waiting" && member.failed() > 0);
+    let tls = format!("{probe}\nupstream: {{ tls: {{ ca: {} }} }}", authority.ca());
+    proxy.reload(&config_of(&members, &tls));
+    assert_eq!(client.reply().status, 200);
+    assert_eq!(member.origin.traffic()[0].body, b"once");
 }
 
 /// What is wrong, what the member shows, what is written of it, and what the probe says.

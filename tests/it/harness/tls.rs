@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -175,9 +175,18 @@ impl TlsOrigin {
 
     /// On 127.0.0.1, in front of this one.
     pub fn in_front_of(origin: Arc<Origin>, server: ServerConfig) -> TlsOrigin {
+        TlsOrigin::listening(Ipv4Addr::LOCALHOST.into(), origin, server)
+    }
+
+    /// On ::1, in front of an origin of its own that answers 200.
+    pub fn start_v6(server: ServerConfig) -> TlsOrigin {
+        TlsOrigin::listening(Ipv6Addr::LOCALHOST.into(), Arc::new(Origin::start()), server)
+    }
+
+    fn listening(ip: IpAddr, origin: Arc<Origin>, server: ServerConfig) -> TlsOrigin {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
         let runtime = runtime.expect("a runtime");
-        let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).expect("a port");
+        let listener = runtime.block_on(TcpListener::bind((ip, 0))).expect("a port");
         let address = listener.local_addr().expect("bound");
         let state = State { server: Arc::new(server), next: VecDeque::new(), greetings: vec![], failed: 0 };
         let state = Arc::new(Mutex::new(state));
