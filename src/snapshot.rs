@@ -178,3 +178,79 @@ fn host_of(name: &str) -> &str {
     let host = name.rsplit_once(':').map_or(name, |(host, _)| host);
     host.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(host)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The only pool of a file whose members and further keys are these.
+    fn pool(members: &str, keys: &str) -> Arc<config::Pool> {
+        let text = format!(
+            "listeners: [{{ address: \"127.0.0.1:0\" }}]\npools: {{ web: {{ members: [{members}], {keys} }} }}\nroutes: [{{ pool: web }}]\n"
+        );
+        let loaded = config::parse("a.yaml", &text, &|_| None).expect("a good file");
+        loaded.config.pools["web"].clone()
+    }
+
+    fn first(pool: &config::Pool, outfit: &Outfit) -> Spec {
+        let addresses = Addresses::from([("10.0.0.1".to_owned(), vec!["10.0.0.1".parse().expect("an address")])]);
+        plan(pool, &addresses, outfit).members[0].clone()
+    }
+
+    const PLAIN: &str = "\"10.0.0.1:443\"";
+    const NAMED: &str = "{ address: \"10.0.0.1:443\", host: app1.test }";
+
+    #[test]
+    fn the_scheme_is_part_of_who_a_member_is_and_what_its_files_hold_part_of_how_it_is_probed() {
+        let probe = "probe: { path: /, scheme: https }";
+        let (plain, secure) = (pool(PLAIN, probe), pool(PLAIN, &format!("{probe}, upstream: {{ tls: true }}")));
+        let held = |probe| Outfit { probe: Some(probe), traffic: Some(probe), connector: None };
+        let before = first(&plain, &held(1));
+        assert!(!before.key.tls && first(&secure, &held(1)).key.tls);
+        let rows = [
+            ("the probe is the same, whatever the traffic", first(&secure, &held(1)), true),
+            ("other files", first(&plain, &held(2)), false),
+            ("another name", first(&pool(NAMED, probe), &held(1)), false),
+        ];
+        for (what, spec, same) in rows {
+            assert_eq!(spec.fingerprint == before.fingerprint, same, "{what}");
+        }
+    }
+
+    #[test]
+    fn connections_are_shared_only_where_everything_is_the_same() {
+        let held = |traffic| Outfit { traffic: Some(traffic), ..Outfit::default() };
+        let key =
+            |upstream: &str, traffic| group_key(&pool(PLAIN, &format!("upstream: {{ {upstream} }}")), &held(traffic));
+        let tls = "tls: { ca: /a.pem }";
+        assert_eq!(key(tls, 1), key(tls, 1));
+        let others = [
+            key(tls, 1),
+            key(tls, 2),
+            key("tls: { ca: /b.pem }", 1),
+            key("tls: { ca: /a.pem, verify: false }", 1),
+            key("tls: { ca: /a.pem, sni: a.test }", 1),
+            key("tls: { ca: /a.pem, client_cert: /a.pem, client_key: /a.key }", 1),
+            key("tls: true", 1),
+            key("tls: false", 1),
+        ];
+        assert!((1..others.len()).all(|at| !others[..at].contains(&others[at])), "{others:?}");
+    }
+
+    #[test]
+    fn a_member_goes_by_its_own_name_with_the_port_that_is_not_the_schemes() {
+        let rows = [
+            (PLAIN, "true", "10.0.0.1", "10.0.0.1"),
+            (PLAIN, "false", "10.0.0.1", "10.0.0.1:443"),
+            (NAMED, "true", "app1.test", "app1.test"),
+            (NAMED, "false", "app1.test", "app1.test:443"),
+            ("\"[fd00::1]:443\"", "true", "fd00::1", "[fd00::1]"),
+        ];
+        for (member, tls, host, authority) in rows {
+            let pool = pool(member, &format!("upstream: {{ tls: {tls} }}"));
+            let names = &names(&pool)[&pool.members[0].name];
+            assert_eq!((&*names.host, &*names.authority), (host, authority), "{member}");
+        }
+        assert_eq!((host_of("app1.test:80"), host_of("[fd00::1]:80")), ("app1.test", "fd00::1"));
+    }
+}

@@ -75,6 +75,7 @@ fn a_fingerprint_changes_with_the_request_the_connection_and_the_expectation_and
     };
     let base = of("{ path: / }");
     let same = [
+        "{ path: /, tls: false }",
         "{ path: /, method: GET, scheme: http, expect: { status: 200-299 }, max_body: 64KiB }",
         "{ path: /, interval: 1s, fast_interval: 100ms, timeout: 200ms }",
         "{ path: /, consecutive: { failures: 2 } }",
@@ -95,6 +96,9 @@ fn a_fingerprint_changes_with_the_request_the_connection_and_the_expectation_and
         "{ path: /, scheme: https }",
         "{ path: /, tls: { ca: /ca.pem } }",
         "{ path: /, tls: { verify: false } }",
+        "{ path: /, tls: { sni: a } }",
+        "{ path: /, tls: { client_cert: /a.pem, client_key: /a.key } }",
+        "{ path: /, tls: { alpn: off } }",
         "{ path: /, headers: { A: b } }",
         "{ path: /, headers: { A: c } }",
         "{ path: /, expect: { status: 200 } }",
