@@ -1,17 +1,25 @@
 //! What an access-log line costs the request it is about.
 //!
-//! `render` makes the line alone. `write` is the whole of it: rendering, and the copy into the queue, while the log's thread writes to `/dev/null`.
+//! `render` makes the line alone, in JSON unless another format is named. `write` is the whole of it: rendering, and the copy into the queue, while the log's thread writes to `/dev/null`.
 //! With more threads it shows what the queue's lock costs under contention.
 
 use std::hint::black_box;
 use std::net::{IpAddr, Ipv4Addr};
-use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, SystemTime};
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use pulsegate::config::{self, Field, Sink};
 use pulsegate::health::{Mode, Standing, Window};
-use pulsegate::telemetry::{AccessLog, Attempt, AttemptResult, Pick, PickReason, Record, Sink};
+use pulsegate::telemetry::{AccessLog, Attempt, AttemptResult, Pick, PickReason, Record};
+
+/// About what the combined line has, and who served it.
+const TEMPLATE: &str = "format: '$time $client \"$method $path $proto\" $status $response_bytes $(duration_ms)ms \"$user_agent\" $attempts.member'";
+
+fn every_field() -> String {
+    let fields: Vec<String> = Field::ALL.iter().map(|(name, _)| format!("${name}")).collect();
+    format!("format: '{}'", fields.join(" "))
+}
 
 fn attempt() -> Attempt {
     Attempt {
@@ -64,24 +72,47 @@ fn record(attempts: &[Attempt]) -> Record<'_> {
     }
 }
 
+/// A format, or a filter, as a file means it.
+fn wanted(keys: &str) -> config::AccessLog {
+    let text = format!(
+        "listeners: [{{ address: \"127.0.0.1:80\" }}]\naccess_log: {{ path: /dev/null, {keys} }}\npools: {{ web: {{ members: \
+         [\"10.0.0.1:80\"], probe: off }} }}\nroutes: [{{ pool: web }}]\n"
+    );
+    config::parse("bench", &text, &|_| None).expect("it is right").config.access_log
+}
+
 fn access_log(criterion: &mut Criterion) {
     let attempts = [attempt()];
     let record = record(&attempts);
     let mut group = criterion.benchmark_group("access_log");
     group.throughput(Throughput::Elements(1));
 
-    let mut line = Vec::new();
-    record.render(&mut line).expect("a record renders");
-    eprintln!("a line of {} bytes", line.len());
-    group.bench_function("render", |bencher| {
-        bencher.iter(|| {
-            line.clear();
-            black_box(&record).render(&mut line)
+    let formats = [
+        ("render", "format: json"),
+        ("render combined", "format: combined"),
+        ("render a template", TEMPLATE),
+        ("render a template of all fields", &every_field()),
+    ];
+    for (name, keys) in formats {
+        let format = wanted(keys).format;
+        let mut line = Vec::new();
+        record.render(&format, &mut line).expect("a record renders");
+        eprintln!("{name}: a line of {} bytes", line.len());
+        group.bench_function(name, |bencher| {
+            bencher.iter(|| {
+                line.clear();
+                black_box(&record).render(&format, &mut line)
+            });
         });
-    });
+    }
 
-    let log = AccessLog::start(Sink::File(PathBuf::from("/dev/null"))).expect("/dev/null opens");
+    let log = AccessLog::start(&wanted("format: json")).expect("/dev/null opens");
     group.bench_function("write", |bencher| bencher.iter(|| log.write(black_box(&record))));
+
+    let filtered = AccessLog::start(&wanted("filter: { status: \"500-599\", min_duration: 1s }")).expect("it opens");
+    group.bench_function("filtered", |bencher| bencher.iter(|| filtered.write(black_box(&record))));
+    let sampled = AccessLog::start(&wanted("filter: { sample: 0.0001% }")).expect("it opens");
+    group.bench_function("not in the sample", |bencher| bencher.iter(|| sampled.write(black_box(&record))));
 
     let contended = |iterations: u64, log: &AccessLog| {
         for _ in 0..iterations {
@@ -101,7 +132,7 @@ fn access_log(criterion: &mut Criterion) {
         });
     });
 
-    let off = AccessLog::start(Sink::Off).expect("nothing to open");
+    let off = AccessLog::start(&config::AccessLog { sink: Sink::Off, ..wanted("format: json") }).expect("it opens");
     group.bench_function("off", |bencher| bencher.iter(|| off.write(black_box(&record))));
     group.finish();
     eprintln!("dropped: {}", log.dropped());

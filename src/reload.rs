@@ -7,12 +7,12 @@ use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use crate::config::{self, AdminListener, Config, Problem, Severity};
+use crate::config::{self, AdminListener, Config, Places, Problem, Severity};
 use crate::control::{self, Control, Floor, Prepared, SetupError};
 use crate::discovery;
 use crate::listener::Listening;
 use crate::snapshot::Snapshot;
-use crate::telemetry::HEALTH;
+use crate::telemetry::{AccessLog, Change, HEALTH};
 
 const REFUSED: &str = "reload refused; everything stays as it was";
 
@@ -88,6 +88,7 @@ async fn take(control: &Control, floor: &Floor) -> Result<Arc<Snapshot>, Refused
     let open = floor.listening();
     let new: Vec<_> = config.listeners.iter().filter(|l| find(&open, l).is_none()).cloned().collect();
     let bound = control::bind(&new, floor.threads()).map_err(|error| explained(error, &open))?;
+    let log = opened(control.log(), &config, &places).await?;
     // From here on nothing can be refused any more.
     for advice in &loaded.advice {
         tracing::warn!(target: "config", "{advice}");
@@ -106,8 +107,18 @@ async fn take(control: &Control, floor: &Floor) -> Result<Arc<Snapshot>, Refused
         }
     }
     let adopted = control.adopt(config, prepared);
+    control.log().adopt(log);
     floor.close(&leaving).await;
     Ok(adopted)
+}
+
+/// The access log as `config` wants it, open.
+async fn opened(log: &AccessLog, config: &Arc<Config>, places: &Places) -> Result<Change, Refused> {
+    let (log, config) = (log.clone(), config.clone());
+    // A disk may keep us waiting.
+    let opening = tokio::task::spawn_blocking(move || log.prepare(&config.access_log));
+    let opened = opening.await.map_err(|e| SetupError::System(e.into()))?;
+    opened.map_err(|e| Refused::Config(vec![places.access_log_error(format!("cannot open the access log: {e}"))]))
 }
 
 /// An address in use may be in use by ourselves.
@@ -137,9 +148,6 @@ fn needs_restart(old: &Config, new: &Config) -> Vec<&'static str> {
     }
     if old.threads != new.threads {
         what.push("threads");
-    }
-    if old.access_log != new.access_log {
-        what.push("access_log");
     }
     what
 }

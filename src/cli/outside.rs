@@ -12,7 +12,7 @@ use std::path::Path;
 
 use rustix::fs::{Access, access};
 
-use crate::config::{AccessLog, Config, Loaded, Places, Problem, Severity};
+use crate::config::{Config, Loaded, Places, Problem, Severity, Sink};
 use crate::control::Prepared;
 use crate::discovery;
 use crate::snapshot::Addresses;
@@ -34,7 +34,7 @@ fn problems(config: &Config, places: &Places) -> Vec<Problem> {
     let addresses = resolve(config);
     let mut found = addresses.as_ref().map_or_else(Vec::new, |addresses| unresolved(config, addresses, places));
     found.extend(Prepared::new(config, places, addresses.unwrap_or_default()).err().unwrap_or_default());
-    found.extend(unwritable(&config.access_log).map(|message| places.access_log_error(message)));
+    found.extend(unwritable(&config.access_log.sink).map(|message| places.access_log_error(message)));
     found
 }
 
@@ -67,8 +67,8 @@ fn unresolved(config: &Config, addresses: &Addresses, places: &Places) -> Vec<Pr
 }
 
 /// Why the access log cannot be opened.
-fn unwritable(to: &AccessLog) -> Option<String> {
-    let AccessLog::File(path) = to else { return None };
+fn unwritable(to: &Sink) -> Option<String> {
+    let Sink::File(path) = to else { return None };
     let shown = path.display();
     let refused = |error: rustix::io::Errno| format!("the access log `{shown}` cannot be written: {error}");
     match fs::metadata(path) {

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::access_log::Sample;
 use super::domain::{Config, Member, Pool, Probe, ProbeKind};
 use super::file::{File, PoolKeys};
 use super::places::At;
@@ -36,6 +37,7 @@ pub(super) fn advise(config: &Config, file: &File, at: At<'_>, problems: &mut Pr
         retries(pool, keys, at, problems);
     }
     routes(config, at, problems);
+    access_log(config, at, problems);
 }
 
 fn members(pool: &Pool, at: At<'_>, problems: &mut Problems) {
@@ -185,6 +187,20 @@ fn routes(config: &Config, at: At<'_>, problems: &mut Problems) {
         } else if route.path.len() > longest {
             problems.warn(at, format!("this never matches: no listener takes more than {longest} bytes of target"));
         }
+    }
+}
+
+/// What is paged for must not be left to chance by surprise.
+fn access_log(config: &Config, at: At<'_>, problems: &mut Problems) {
+    let Some(filter) = &config.access_log.filter else { return };
+    let at = at.key("access_log").key("filter");
+    let covered = |code: u16| filter.status.iter().any(|(from, to)| (*from..=*to).contains(&code));
+    if filter.sample >= Sample::ALL {
+        problems.warn(at, "a filter with `sample: 100%` leaves nothing out; remove it");
+    } else if !(500..=599).all(covered) {
+        let message =
+            "most lines of members' own errors are left out; to have them all write `500-599` in `status` too";
+        problems.warn(at, message);
     }
 }
 

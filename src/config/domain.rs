@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 
+use super::access_log::AccessLog;
 use crate::balance::Policy;
 use crate::health::{Admin, Rules};
 use crate::route::Route;
@@ -108,17 +109,6 @@ pub struct AdminListener {
     pub address: SocketAddr,
     /// Needed by writing endpoints where set, and by any address that is not loopback.
     pub token: Option<String>,
-}
-
-/// The access log.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum AccessLog {
-    /// `access_log: off`.
-    Off,
-    /// Standard output.
-    Stdout,
-    /// Appended to; reopened on USR1.
-    File(PathBuf),
 }
 
 /// One pool.

@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
+use super::access_log::{AccessLog, LogFilter, LogFormat, Sink, spell_sample};
 use super::domain::{
-    AccessLog, Alpn, Config, HashKey, HttpProbe, Idle, Limits, Listener, Member, Pool, Probe, ProbeKind, ProbeMethod,
-    Retries, Tls, Upstream, UpstreamHost,
+    Alpn, Config, HashKey, HttpProbe, Idle, Limits, Listener, Member, Pool, Probe, ProbeKind, ProbeMethod, Retries,
+    Tls, Upstream, UpstreamHost,
 };
 use super::reading::spell_bytes;
 use super::spelling::{spell_duration, spell_range};
@@ -30,17 +31,12 @@ impl Config {
                 ("token", admin.token.as_ref().map(|_| json!(MASK))),
             ]),
         };
-        let access_log = match &self.access_log {
-            AccessLog::Off => json!("off"),
-            AccessLog::Stdout => json!({ "path": "stdout", "format": "json" }),
-            AccessLog::File(path) => json!({ "path": path.display().to_string(), "format": "json" }),
-        };
         let pools: Map<String, Value> = self.pools.iter().map(|(name, p)| (name.clone(), pool(p))).collect();
         object([
             ("version", Some(json!(1))),
             ("listeners", Some(json!(self.listeners.iter().map(listener).collect::<Vec<_>>()))),
             ("admin", Some(json!(admin))),
-            ("access_log", Some(json!(access_log))),
+            ("access_log", Some(access_log(&self.access_log))),
             ("trusted_proxies", Some(json!(self.trusted_proxies.iter().map(|r| r.to_string()).collect::<Vec<_>>()))),
             ("lame_duck", Some(json!(span(self.lame_duck)))),
             ("drain_timeout", Some(json!(span(self.drain_timeout)))),
@@ -50,6 +46,34 @@ impl Config {
             ("routes", Some(json!(self.routes.iter().map(route).collect::<Vec<_>>()))),
         ])
     }
+}
+
+fn access_log(log: &AccessLog) -> Value {
+    let path = match &log.sink {
+        Sink::Off => return json!("off"),
+        Sink::Stdout => "stdout".to_owned(),
+        Sink::File(path) => escape(&path.display().to_string()),
+    };
+    let format = match &log.format {
+        LogFormat::Json => "json".to_owned(),
+        LogFormat::Combined => "combined".to_owned(),
+        LogFormat::Template(template) => escape(template.text()),
+    };
+    object([("path", Some(json!(path))), ("format", Some(json!(format))), ("filter", log.filter.as_ref().map(filter))])
+}
+
+fn filter(filter: &LogFilter) -> Value {
+    let status = statuses(&filter.status);
+    object([
+        ("status", (!filter.status.is_empty()).then(|| json!(status))),
+        ("min_duration", filter.min_duration.map(span)),
+        ("sample", Some(json!(spell_sample(filter.sample)))),
+    ])
+}
+
+/// As `200-299,403`.
+fn statuses(ranges: &[(u16, u16)]) -> String {
+    ranges.iter().map(|range| spell_range(*range)).collect::<Vec<_>>().join(",")
 }
 
 fn listener(listener: &Listener) -> Value {
@@ -175,7 +199,6 @@ fn http(http: &HttpProbe) -> Value {
         ProbeMethod::Get => "GET",
         ProbeMethod::Head => "HEAD",
     };
-    let status: Vec<String> = http.expect.status.iter().map(|range| spell_range(*range)).collect();
     let headers: Map<String, Value> = http.headers.iter().map(field).collect();
     object([
         ("kind", Some(json!("http"))),
@@ -189,7 +212,7 @@ fn http(http: &HttpProbe) -> Value {
         (
             "expect",
             Some(object([
-                ("status", Some(json!(status.join(",")))),
+                ("status", Some(json!(statuses(&http.expect.status)))),
                 ("body", http.expect.body.as_ref().map(|body| json!(escape(body)))),
             ])),
         ),

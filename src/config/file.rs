@@ -10,11 +10,12 @@ use std::time::Duration;
 use ipnet::IpNet;
 use serde::Deserialize;
 
+use super::access_log::{LogFormat, Sample};
 use super::address::Address;
 use super::domain::{Alpn, HashKey, ProbeMethod};
 use super::preset::Preset;
 use super::spelling::{Bytes, Share, Spelled, Statuses, Text, Written};
-use super::words::{BalanceWord, Headers, Kind, LogFormat, Off, Or, ProbeWord, Scheme, TlsWord};
+use super::words::{BalanceWord, Headers, Kind, Off, Or, ProbeWord, Scheme, TlsWord};
 use crate::health::{Admin, Initial, OnAllUnhealthy};
 use crate::route::Host;
 
@@ -62,6 +63,15 @@ pub(super) struct AdminKeys {
 pub(super) struct AccessLogKeys {
     pub(super) path: Written<Text>,
     pub(super) format: Written<LogFormat>,
+    pub(super) filter: Option<FilterKeys>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, expecting = "a mapping such as `{ status: \"400-599\", sample: 1% }`")]
+pub(super) struct FilterKeys {
+    pub(super) status: Written<Statuses>,
+    pub(super) min_duration: Written<Duration>,
+    pub(super) sample: Written<Sample>,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -32,7 +32,6 @@ pub(super) fn reword(message: &str, path: &[Step]) -> Complaint {
 const LATER: &[(&str, &[&str])] = &[
     ("", &["state_dir", "composites", "remediation"]),
     ("listeners[]", &["redirect_https", "tls", "protocols", "proxy_protocol"]),
-    ("access_log", &["filter"]),
     ("pools.*", &["passive", "slow_start", "aggregate", "drain", "rescue", "dns_grace", "replace", "sticky"]),
     ("pools.*.probe", &["reuse", "bind"]),
     ("pools.*.balance", &["peak_ewma"]),
@@ -78,6 +77,8 @@ const ELSEWHERE: &[(&str, &[&str], &str)] = &[
     ("pools.*.probe", &["size", "required"], "under `window`"),
     ("pools.*.probe", &["user_agent"], "as `headers: { User-Agent: … }`"),
     ("listeners[]", &["trusted_proxies", "access_log"], "at the top of the file"),
+    ("access_log", &["status", "min_duration", "sample"], "under `filter`"),
+    ("access_log.filter", &["path", "format"], "beside `filter`"),
 ];
 
 const TLS_KEYS: &[&str] = &["sni", "verify", "ca", "client_cert", "client_key", "alpn"];
@@ -88,7 +89,28 @@ const SYNONYMS: &[(&str, &[&str], &str)] = &[
     ("", &["backends", "upstreams", "upstream", "clusters", "services"], "`pools`"),
     ("", &["rules", "locations", "virtual_hosts"], "`routes`"),
     ("", &["api", "dashboard"], "`admin`"),
-    ("", &["log", "logs", "logging"], "`access_log`"),
+    ("", &["log", "logs", "logging", "accesslog", "access_logs"], "`access_log`"),
+    ("", &["log_format", "logformat"], "`access_log: { format: … }`"),
+    ("access_log", &["file", "filename", "filepath", "output", "target", "destination", "sink"], "`path`"),
+    ("access_log", &["log_format", "logformat", "template", "pattern", "text_format", "encoder", "type"], "`format`"),
+    (
+        "access_log",
+        &["sampling", "sample_rate", "rate", "ratio", "percent"],
+        "`filter: { sample: 1% }`, the share that is written",
+    ),
+    (
+        "access_log",
+        &["exclude", "ignore", "skip", "omit", "filters", "if", "condition", "when", "only", "status_codes"],
+        "`filter: { status: \"400-599\" }`, which says what is written",
+    ),
+    ("access_log", &["fields"], "`format`, a template of `$field`s"),
+    ("access_log.filter", &["statuses", "status_codes", "status_code", "codes", "code"], "`status`"),
+    (
+        "access_log.filter",
+        &["duration", "latency", "min_latency", "slow", "slower_than", "threshold", "minduration"],
+        "`min_duration`",
+    ),
+    ("access_log.filter", &["sampling", "sample_rate", "rate", "ratio", "percent", "random"], "`sample`"),
     ("listeners[]", &["bind", "listen", "port", "host"], "`address: \"0.0.0.0:8080\"`"),
     (
         "pools.*",
@@ -156,6 +178,27 @@ const SYNONYMS: &[(&str, &[&str], &str)] = &[
     ("routes[]", &["backend", "upstream", "target", "service", "cluster"], "`pool`"),
     ("routes[]", &["hosts", "domain", "server_name", "hostname"], "`host`, one a route"),
 ];
+
+/// Keys of other products for what is so anyway: where, which, and how it is.
+const NEEDLESS: &[(&str, &[&str], &str)] = &[
+    ("access_log", &["ignore_empty", "dontlognull"], "a connection that sends nothing has no line; remove it"),
+    ("access_log", &["buffer", "buffering_size", "flush"], "lines never hold a request up; remove it"),
+    (
+        "access_log",
+        &["rotate", "rotation", "max_size", "retention"],
+        "move the file and send SIGUSR1, as logrotate does",
+    ),
+    (
+        "access_log.filter",
+        &["exclude", "ignore", "skip", "ignore_empty", "not"],
+        "a filter says what is written, with `status`, `min_duration` and `sample`",
+    ),
+    (
+        "access_log.filter",
+        &["outcome", "errors", "retry_attempts", "reason"],
+        "failures of ours and of members are always written; remove it",
+    ),
+];
 const JUDGE: &str = "`window: { size: 5, required: 3 }`, or `consecutive: { failures: 3, passes: 1 }`";
 const JUDGE_IN_PROBE: &str = "`window: { size: 5, required: 3 }` under `probe`, or `consecutive`";
 
@@ -221,6 +264,9 @@ fn unknown_key(key: &str, known: &[&str], place: &str) -> String {
     }
     if let Some((_, _, here)) = SYNONYMS.iter().find(|(at, keys, _)| *at == place && keys.contains(&key)) {
         return format!("unknown key `{key}`; here it is {here}");
+    }
+    if let Some((_, _, how)) = NEEDLESS.iter().find(|(at, keys, _)| *at == place && keys.contains(&key)) {
+        return format!("unknown key `{key}`; {how}");
     }
     match likely(key, known) {
         Some(name) => format!("unknown key `{}`; did you mean `{name}`?", shown(key)),

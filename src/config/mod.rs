@@ -6,6 +6,7 @@
 //!
 //! Not here: sockets, name resolution, anything that lives on after the file is read.
 
+mod access_log;
 mod address;
 mod advice;
 mod bare;
@@ -34,6 +35,7 @@ use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::Path;
 
+pub use access_log::{AccessLog, AttemptField, Field, LbField, LogFilter, LogFormat, Piece, Sample, Sink, Template};
 pub use address::authority;
 pub use domain::*;
 pub use problem::{Problem, Severity};
@@ -229,7 +231,11 @@ pub fn parse(file: &str, text: &str, env: &dyn Fn(&str) -> Option<String>) -> Re
     let Some(mut document) = yaml::Document::new(text, &mut problems) else {
         return Err(problems.sorted());
     };
-    document.rewrite(&|text| env::expand(text, env), &mut problems);
+    let expand = |path: &[places::Step], text: &str| match access_log::braced_field(path, text) {
+        Some(message) => Err(message),
+        None => env::expand(text, env),
+    };
+    document.rewrite(&expand, &mut problems);
     let Some(written) = document.read::<file::File>(&mut problems) else {
         return Err(problems.sorted());
     };

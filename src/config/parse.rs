@@ -4,14 +4,14 @@
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ipnet::IpNet;
 
-use super::domain::{AccessLog, AdminListener, Config, Limits, Listener, Pool};
-use super::file::{AccessLogKeys, AdminKeys, File, ListenerKeys};
+use super::access_log::access_log;
+use super::domain::{AdminListener, Config, Limits, Listener, Pool};
+use super::file::{AdminKeys, File, ListenerKeys};
 use super::places::At;
 use super::pool::pool;
 use super::problem::Problems;
@@ -152,23 +152,6 @@ fn token(text: &str) -> Result<String, String> {
         return Err("the token holds a character that cannot be sent; use letters, digits and ASCII signs".to_owned());
     }
     Ok(text.to_owned())
-}
-
-fn access_log(written: Option<&Or<Off, AccessLogKeys>>, top: &mut Reading<'_>) -> AccessLog {
-    let keys = match written {
-        None => return AccessLog::Stdout,
-        Some(Or::Word(_)) => return AccessLog::Off,
-        Some(Or::Keys(keys)) => keys,
-    };
-    let path = top.under("access_log").text("path", &keys.path, |path| match path {
-        "" => Err("the path is empty; write `stdout` or a file".to_owned()),
-        "-" => Err("`-` is not known here; write `stdout`".to_owned()),
-        "stderr" => Err("`stderr` is for the program's own log; write `stdout` or a file".to_owned()),
-        path if path.contains('\0') => Err("the path holds a NUL character".to_owned()),
-        "stdout" => Ok(AccessLog::Stdout),
-        path => Ok(AccessLog::File(PathBuf::from(path))),
-    });
-    path.unwrap_or(AccessLog::Stdout)
 }
 
 fn trusted_proxies(written: Option<&[Spelled<IpNet>]>, top: &mut Reading<'_>) -> Vec<IpNet> {

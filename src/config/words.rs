@@ -164,21 +164,6 @@ impl Spelling for ProbeMethod {
     }
 }
 
-/// `access_log.format`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct LogFormat;
-
-impl Spelling for LogFormat {
-    const EXPECTED: &'static str = "`json`";
-
-    fn read(text: &str) -> Result<LogFormat, String> {
-        if text == "json" {
-            return Ok(LogFormat);
-        }
-        Err(format!("format `{}` is not supported yet; write `json`", shown(text)))
-    }
-}
-
 impl Spelling for Admin {
     const EXPECTED: &'static str = "`enabled`, `draining` or `disabled`";
 

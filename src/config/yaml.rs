@@ -28,6 +28,9 @@ pub(super) struct Document {
     places: Node,
 }
 
+/// What is made of the text at a path; `Ok(None)`: it stays.
+type Change<'a> = dyn Fn(&[Step], &str) -> Result<Option<String>, String> + 'a;
+
 impl Document {
     /// Reads a text. `None` where no use can be made of it; the reason is among `problems`.
     pub(super) fn new(text: &str, problems: &mut Problems) -> Option<Document> {
@@ -80,7 +83,7 @@ impl Document {
 
     /// Changes every text by `change`; a text that cannot be changed is noted and taken out, and so is every key
     /// without a value.
-    pub(super) fn rewrite(&mut self, change: &dyn Fn(&str) -> Result<Option<String>, String>, problems: &mut Problems) {
+    pub(super) fn rewrite(&mut self, change: &Change<'_>, problems: &mut Problems) {
         let mut wrong = Vec::new();
         rewrite(&mut self.value, &mut Vec::new(), change, &mut wrong);
         // Backwards, so that the index of an item still to be taken out stays true.
@@ -175,12 +178,7 @@ fn each_text(value: &mut Value, change: &dyn Fn(&mut String)) {
     }
 }
 
-fn rewrite(
-    value: &mut Value,
-    path: &mut Vec<Step>,
-    change: &dyn Fn(&str) -> Result<Option<String>, String>,
-    wrong: &mut Vec<(Vec<Step>, String)>,
-) {
+fn rewrite(value: &mut Value, path: &mut Vec<Step>, change: &Change<'_>, wrong: &mut Vec<(Vec<Step>, String)>) {
     match value {
         Value::Null if !path.is_empty() => {
             let name = path.iter().rev().find_map(|s| if let Step::Key(key) = s { Some(key.as_str()) } else { None });
@@ -190,7 +188,7 @@ fn rewrite(
             };
             wrong.push((path.clone(), message));
         }
-        Value::String(text) => match change(text) {
+        Value::String(text) => match change(path, text) {
             Ok(Some(changed)) => *text = changed,
             Ok(None) => {}
             Err(message) => wrong.push((path.clone(), message)),

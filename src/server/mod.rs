@@ -15,12 +15,12 @@ use arc_swap::ArcSwap;
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
-use crate::config::{AccessLog as LogTo, Loaded};
+use crate::config::Loaded;
 use crate::control::{self, Control, Floor, Parts, Prepared, SetupError};
 use crate::listener::{Lobby, Traffic};
 use crate::proxy::{self, Proxy};
 use crate::snapshot::{Addresses, Snapshot};
-use crate::telemetry::{AccessLog, EventLog, Sink};
+use crate::telemetry::{AccessLog, EventLog};
 use crate::{admin, clock, config, discovery};
 
 /// How long the last log lines may take to be written.
@@ -61,7 +61,7 @@ async fn serve(path: PathBuf, loaded: Loaded, limit: Option<Duration>) -> Result
         Some(admin) => Some(admin::bind(admin.address)?),
         None => None,
     };
-    let log = AccessLog::start(sink(&config.access_log)).map_err(SetupError::Log)?;
+    let log = AccessLog::start(&config.access_log).map_err(SetupError::Log)?;
     let room = descriptors::room(descriptors);
     if let Some(wide) = config.listeners.iter().find(|listener| listener.limits.max_connections > room) {
         let (listener, wanted) = (&wide.name, wide.limits.max_connections);
@@ -104,17 +104,8 @@ async fn serve(path: PathBuf, loaded: Loaded, limit: Option<Duration>) -> Result
     control.stop();
     floor.stop();
     log.close(LAST_LINES);
-    tracing::info!(target: "server", log_lines_lost = log.dropped(), "ended");
+    tracing::info!(target: "server", log_lines_lost = log.dropped(), log_lines_filtered = log.filtered(), "ended");
     Ok(())
-}
-
-/// Where the configuration wants the access log.
-fn sink(to: &LogTo) -> Sink {
-    match to {
-        LogTo::Off => Sink::Off,
-        LogTo::Stdout => Sink::Stdout,
-        LogTo::File(path) => Sink::File(path.clone()),
-    }
 }
 
 #[cfg(test)]

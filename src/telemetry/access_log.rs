@@ -1,18 +1,24 @@
 //! The access log: one line per finished request, to standard output or a file, without ever holding a request up.
 //!
 //! A line is rendered where the request ended, into a buffer of that thread, and copied into a bounded queue (`lines`).
-//! What cannot be written, because the disk is full or nobody reads, is dropped and counted in [`AccessLog::dropped`].
+//! What cannot be written, because the disk is full or nobody reads, is dropped and counted in [`AccessLog::dropped`];
+//! what is not to be written is counted in [`AccessLog::filtered`]. Sink, format and filter change while it runs.
 //!
-//! Not here: what is in a line (`record`).
+//! Not here: what is in a line (`record`), which lines are left out (`filter`).
 
 use std::cell::Cell;
+use std::fs::OpenOptions;
 use std::io;
-use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
+
+use super::filter;
 use super::lines::{Lines, Output, Told};
 use super::record::Record;
+use crate::config::{AccessLog as Wanted, Sample, Sink};
 
 /// Bytes of lines that may wait: some 10,000 lines.
 const CAPACITY: usize = 8 << 20;
@@ -20,22 +26,27 @@ const CAPACITY: usize = 8 << 20;
 /// A line's buffer that has grown beyond this is given back.
 const KEPT_CAPACITY: usize = 16 << 10;
 
-/// Where the lines go.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Sink {
-    /// Nowhere.
-    Off,
-    /// Standard output.
-    Stdout,
-    /// Appended to this file, which is created when it does not exist; a FIFO will do.
-    File(PathBuf),
-}
+/// The log's thread, and its name in messages.
+const NAME: &str = "access-log";
 
 /// A handle on the access log; clones share it.
 #[derive(Debug, Clone)]
-pub struct AccessLog {
-    /// `None`: off.
-    lines: Option<Arc<Lines>>,
+pub struct AccessLog(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    lines: Lines,
+    /// Sink, format and filter as they are in force.
+    wanted: ArcSwap<Wanted>,
+    filtered: AtomicU64,
+}
+
+/// What a new configuration makes of the log, its file already open; see [`AccessLog::prepare`].
+#[derive(Debug)]
+pub struct Change {
+    wanted: Wanted,
+    /// `None`: the sink stays.
+    output: Option<Output>,
 }
 
 thread_local! {
@@ -45,30 +56,39 @@ thread_local! {
 
 impl AccessLog {
     /// Opens the sink and starts the thread that writes to it. The error names the file.
-    pub fn start(sink: Sink) -> io::Result<AccessLog> {
-        AccessLog::with_capacity(sink, CAPACITY)
+    pub fn start(wanted: &Wanted) -> io::Result<AccessLog> {
+        AccessLog::with_capacity(wanted, CAPACITY)
     }
 
-    fn with_capacity(sink: Sink, capacity: usize) -> io::Result<AccessLog> {
-        const NAME: &str = "access-log";
-        let output = match sink {
-            Sink::Off => return Ok(AccessLog { lines: None }),
-            Sink::Stdout => Output::descriptor(NAME, io::stdout(), Told::Log)?,
-            Sink::File(path) => Output::file(NAME, path)?,
-        };
-        Ok(AccessLog { lines: Some(Arc::new(Lines::start(output, capacity)?)) })
+    fn with_capacity(wanted: &Wanted, capacity: usize) -> io::Result<AccessLog> {
+        Ok(AccessLog::of(Lines::start(open(&wanted.sink)?, capacity)?, wanted))
+    }
+
+    fn of(lines: Lines, wanted: &Wanted) -> AccessLog {
+        let wanted = ArcSwap::from_pointee(wanted.clone());
+        AccessLog(Arc::new(Shared { lines, wanted, filtered: AtomicU64::new(0) }))
     }
 
     /// False when lines go nowhere, so that a record need not be made.
     pub fn is_on(&self) -> bool {
-        self.lines.is_some()
+        self.0.wanted.load().sink != Sink::Off
     }
 
-    /// Queues one line, or counts it as dropped. Never waits for the sink.
+    /// Queues one line, or counts it as dropped; one that the filter leaves out is counted as filtered and not rendered.
+    /// Never waits for the sink.
     pub fn write(&self, record: &Record<'_>) {
-        let Some(lines) = &self.lines else { return };
+        let Shared { lines, wanted, filtered } = &*self.0;
+        let wanted = wanted.load();
+        if wanted.sink == Sink::Off {
+            return;
+        }
+        let draw = || fastrand::u32(..Sample::ALL.0);
+        if wanted.filter.as_ref().is_some_and(|filter| !filter::passes(filter, record, draw)) {
+            filtered.fetch_add(1, Relaxed);
+            return;
+        }
         let mut line = LINE.try_with(Cell::take).unwrap_or_default();
-        match record.render(&mut line) {
+        match record.render(&wanted.format, &mut line) {
             Ok(()) => lines.push(&line),
             Err(_) => lines.count_dropped(),
         }
@@ -78,28 +98,61 @@ impl AccessLog {
         let _ = LINE.try_with(|kept| kept.set(line));
     }
 
-    /// Lines that were not and will not be written, since the start.
+    /// Lines that should have been and will not be written, since the start.
     pub fn dropped(&self) -> u64 {
-        self.lines.as_ref().map_or(0, |lines| lines.dropped())
+        self.0.lines.dropped()
+    }
+
+    /// Lines that the filter left out, since the start.
+    pub fn filtered(&self) -> u64 {
+        self.0.filtered.load(Relaxed)
     }
 
     /// Opens the file again, after a rotation has moved it (SIGUSR1). Lines queued before still go to the old file. Where
     /// the path cannot be opened the old file stays and an error is logged. Does not wait.
     pub fn reopen(&self) {
-        if let Some(lines) = &self.lines {
-            lines.reopen();
+        self.0.lines.reopen();
+    }
+
+    /// Opens what a new configuration wants; nothing changes yet. The error names the file. May wait for a disk.
+    pub fn prepare(&self, wanted: &Wanted) -> io::Result<Change> {
+        let stays = self.0.wanted.load().sink == wanted.sink;
+        let output = if stays { None } else { Some(open(&wanted.sink)?) };
+        Ok(Change { wanted: wanted.clone(), output })
+    }
+
+    /// Logs by a new configuration from now on. Lines queued before go where they were to go, whole; a request that ends at
+    /// this moment may still leave a line of the old form. Does not wait.
+    pub fn adopt(&self, change: Change) {
+        let Change { wanted, output } = change;
+        // First, or the first lines of a log that was off would follow the others to nowhere.
+        if let Some(output) = output {
+            self.0.lines.redirect(output);
         }
+        self.0.wanted.store(Arc::new(wanted));
     }
 
     /// Waits until the lines queued so far are dealt with, at most `within`; false: they are not.
     pub fn flush(&self, within: Duration) -> bool {
-        self.lines.as_ref().is_none_or(|lines| lines.flush(within))
+        self.0.lines.flush(within)
     }
 
     /// Ends the log at shutdown: writes what is queued, for `within` at most, and returns how many lines were left
     /// behind. Lines written later count as dropped.
     pub fn close(&self, within: Duration) -> u64 {
-        self.lines.as_ref().map_or(0, |lines| lines.close(within))
+        self.0.lines.close(within)
+    }
+}
+
+fn open(sink: &Sink) -> io::Result<Output> {
+    match sink {
+        Sink::Off => {
+            let nowhere = OpenOptions::new().write(true).open("/dev/null");
+            let named = |error: io::Error| io::Error::new(error.kind(), format!("/dev/null: {error}"));
+            Output::descriptor(NAME, nowhere.map_err(named)?, Told::Log)
+        }
+        Sink::Stdout => Output::descriptor(NAME, io::stdout(), Told::Log),
+        Sink::File(path) => Output::file(NAME, path.clone()),
     }
 }
 

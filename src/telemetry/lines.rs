@@ -9,6 +9,7 @@
 
 mod output;
 
+use std::collections::VecDeque;
 use std::io;
 use std::mem;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,6 +27,9 @@ const LINGER: Duration = Duration::from_millis(5);
 
 /// Trouble that comes and goes is told no more often than this.
 const QUIET: Duration = Duration::from_secs(10);
+
+/// Changes of file that may be due at once: only a stuck reader makes so many gather, and each may hold a file open.
+const CHANGES: usize = 16;
 
 /// A buffer that has grown beyond this by a burst is given back after it.
 const KEPT_CAPACITY: usize = 1 << 20;
@@ -58,10 +62,12 @@ struct Queue {
     accepted: u64,
     /// Of those, how many were written or given up.
     settled: u64,
-    /// Where in `bytes` the file is to be opened again.
-    reopen_at: Option<usize>,
+    /// The changes of file that are due, in their order; at most [`CHANGES`].
+    changes: VecDeque<Change>,
     /// The thread waits without a time limit: it must be told.
     asleep: bool,
+    /// While lines do not fit, and until that is told.
+    overflow: Option<Episode>,
     /// When it was last told that lines do not fit.
     told_at: Option<Duration>,
     closing: bool,
@@ -69,9 +75,29 @@ struct Queue {
     ended: bool,
 }
 
+/// A change of file, behind some of the lines queued.
+#[derive(Debug)]
+struct Change {
+    /// Where in the queue's bytes.
+    at: usize,
+    /// The new file, open already.
+    output: Option<Output>,
+    /// Then the path is to be opened again: it may have been moved since.
+    reopen: bool,
+}
+
+/// A time in which lines are lost.
+#[derive(Debug, Clone, Copy)]
+struct Episode {
+    /// Lines dropped since the start when it began.
+    dropped_before: u64,
+    /// Somebody was told that it began, and is to be told of its end. Others are told together with a later one.
+    told: bool,
+}
+
 /// What the thread takes in one turn, beside the bytes.
 struct Turn {
-    reopen_at: Option<usize>,
+    changes: VecDeque<Change>,
     /// Lines accepted up to the end of these bytes.
     accepted: u64,
 }
@@ -122,12 +148,12 @@ impl Lines {
 
     /// Opens the file again behind the lines queued so far. Does not wait for it.
     pub(super) fn reopen(&self) {
-        let mut queue = self.shared.lock();
-        let here = queue.bytes.len();
-        queue.reopen_at.get_or_insert(here);
-        queue.asleep = false;
-        drop(queue);
-        self.shared.work.notify_one();
+        self.shared.change(|change| change.reopen = true);
+    }
+
+    /// Writes to `output` from here on. Does not wait for it.
+    pub(super) fn redirect(&self, output: Output) {
+        self.shared.change(|change| change.output = Some(output));
     }
 
     /// Waits until every line queued before is dealt with; false when that takes longer than `within`.
@@ -172,13 +198,39 @@ impl Shared {
         self.dropped.load(Ordering::Relaxed)
     }
 
+    fn change(&self, note: impl FnOnce(&mut Change)) {
+        let mut queue = self.lock();
+        let at = queue.bytes.len();
+        let full = queue.changes.len() >= CHANGES;
+        match queue.changes.back_mut().filter(|last| last.at == at || full) {
+            Some(last) => note(last),
+            None => {
+                let mut change = Change { at, output: None, reopen: false };
+                note(&mut change);
+                queue.changes.push_back(change);
+            }
+        }
+        queue.asleep = false;
+        drop(queue);
+        self.work.notify_one();
+    }
+
     fn overflow(&self, mut queue: MutexGuard<'_, Queue>) {
+        let dropped_before = self.dropped_now();
         self.drop_lines(1);
         let tell = self.told == Told::Log && is_time_to_tell(&mut queue.told_at);
+        queue.overflow.get_or_insert(Episode { dropped_before, told: false }).told |= tell;
         drop(queue);
         if tell {
             tracing::warn!(target: "access_log", "lines are dropped and counted: they come faster than they are written");
         }
+    }
+
+    /// The overflow that is over: it was told, and there is room again.
+    fn overflow_over(&self) -> Option<Episode> {
+        let mut queue = self.lock();
+        let half = self.capacity / 2;
+        if queue.bytes.len() < half { queue.overflow.take_if(|overflow| overflow.told) } else { None }
     }
 
     fn begin_close(&self) {
@@ -191,9 +243,9 @@ impl Shared {
     fn take(&self, batch: &mut Vec<u8>) -> Option<Turn> {
         let mut queue = self.lock();
         loop {
-            if !queue.bytes.is_empty() || queue.reopen_at.is_some() {
+            if !queue.bytes.is_empty() || !queue.changes.is_empty() {
                 mem::swap(batch, &mut queue.bytes);
-                return Some(Turn { reopen_at: queue.reopen_at.take(), accepted: queue.accepted });
+                return Some(Turn { changes: mem::take(&mut queue.changes), accepted: queue.accepted });
             }
             if queue.closing {
                 return None;
@@ -210,17 +262,17 @@ impl Shared {
         queue.settled = accepted;
         self.settled.notify_all();
         let half = self.capacity / 2;
-        let gathering = |queue: &mut Queue| queue.bytes.len() < half && queue.reopen_at.is_none() && !queue.closing;
+        let gathering = |queue: &mut Queue| queue.bytes.len() < half && queue.changes.is_empty() && !queue.closing;
         drop(self.work.wait_timeout_while(queue, LINGER, gathering));
     }
 
-    /// Waits for `pause`, or less when the file is to be opened again.
+    /// Waits for `pause`, or less when there is to be another file.
     fn pause(&self, pause: Duration) -> Interrupt {
         let queue = self.lock();
-        let waited = self.work.wait_timeout_while(queue, pause, |queue| queue.reopen_at.is_none());
+        let waited = self.work.wait_timeout_while(queue, pause, |queue| queue.changes.is_empty());
         let mut queue = waited.unwrap_or_else(PoisonError::into_inner).0;
-        match queue.reopen_at.take() {
-            Some(_) => Interrupt::Reopen,
+        match queue.changes.pop_front() {
+            Some(change) => Interrupt::Change(change),
             None if queue.closing => Interrupt::Closing,
             None => Interrupt::None,
         }
@@ -247,6 +299,6 @@ fn is_time_to_tell(told_at: &mut Option<Duration>) -> bool {
 /// What happened during a pause.
 enum Interrupt {
     None,
-    Reopen,
+    Change(Change),
     Closing,
 }

@@ -9,15 +9,19 @@
 mod access_log;
 #[cfg(test)]
 mod child;
+mod escape;
 mod events;
+mod filter;
 mod json;
 mod lines;
 mod logging;
 mod panics;
+mod plain;
 mod record;
+mod value;
 mod words;
 
-pub use access_log::{AccessLog, Sink};
+pub use access_log::{AccessLog, Change};
 pub use events::{Counters, Event, EventLog, Kind, Severity};
 pub use logging::{Format, InitError, Logging, init};
 pub use panics::{log_panics, panics};

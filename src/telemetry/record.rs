@@ -4,7 +4,7 @@
 //! about as much as copying the strings for another thread would, and leaves nothing to free over there. The order of
 //! the fields here is the order in the line.
 //!
-//! Not here: where the line goes (`access_log`), what the words mean (`words`).
+//! Not here: where the line goes (`access_log`), what the words mean (`words`), lines that are no JSON (`plain`).
 
 use std::fmt::{self, Display};
 use std::net::IpAddr;
@@ -14,7 +14,9 @@ use std::time::{Duration, SystemTime};
 use serde::{Serialize, Serializer};
 
 use super::json::{self, Lossy};
+use super::plain;
 use super::words::{AttemptResult, Outcome, PickReason, Why};
+use crate::config::LogFormat;
 use crate::health::{Mode, Standing, Window};
 
 /// Everything that is logged about one request. What is unknown is null; `..Record::default()` fills it in.
@@ -144,9 +146,15 @@ impl Record<'_> {
     /// Appends the line, its newline included.
     ///
     /// The error is `serde_json`'s; nothing in a record causes one.
-    pub fn render(&self, line: &mut Vec<u8>) -> serde_json::Result<()> {
-        json::append(line, self)?;
-        line.push(b'\n');
+    pub fn render(&self, format: &LogFormat, line: &mut Vec<u8>) -> serde_json::Result<()> {
+        match format {
+            LogFormat::Json => {
+                json::append(line, self)?;
+                line.push(b'\n');
+            }
+            LogFormat::Combined => plain::combined(line, self),
+            LogFormat::Template(template) => plain::template(line, template, self),
+        }
         Ok(())
     }
 }
@@ -182,6 +190,12 @@ impl Default for Record<'_> {
             lb: None,
             attempts: &[],
         }
+    }
+}
+
+impl<'a> Text<'a> {
+    pub(super) fn bytes(self) -> &'a [u8] {
+        self.0
     }
 }
 

@@ -1,19 +1,29 @@
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read};
-use std::os::unix::fs::symlink;
-use std::path::Path;
+use std::os::unix::fs::{OpenOptionsExt, symlink};
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
 
 use super::super::child;
 use super::*;
 use crate::clock;
+use crate::config::{LogFilter, LogFormat};
 
 /// Far longer than anything takes here: reaching it is a failure.
 const LONG: Duration = Duration::from_secs(30);
 
+/// JSON to this file, all of it.
+fn to(path: impl Into<PathBuf>) -> Wanted {
+    Wanted { sink: Sink::File(path.into()), ..Wanted::default() }
+}
+
 fn log_to(path: &Path) -> AccessLog {
-    AccessLog::start(Sink::File(path.to_owned())).unwrap()
+    AccessLog::start(&to(path)).unwrap()
+}
+
+fn reload(log: &AccessLog, wanted: &Wanted) {
+    log.adopt(log.prepare(wanted).unwrap());
 }
 
 fn write(log: &AccessLog, connection: u64) {
@@ -81,17 +91,17 @@ fn what_is_queued_is_written_when_the_last_handle_goes() {
 
 #[test]
 fn a_file_that_cannot_be_opened_is_named() {
-    let error = AccessLog::start(Sink::File("/nonexistent/access.log".into())).unwrap_err();
+    let error = AccessLog::start(&to("/nonexistent/access.log")).unwrap_err();
     assert_eq!(error.to_string(), "/nonexistent/access.log: No such file or directory (os error 2)");
 }
 
 #[test]
 fn off_takes_lines_and_does_nothing() {
-    let log = AccessLog::start(Sink::Off).unwrap();
+    let log = AccessLog::start(&Wanted { sink: Sink::Off, ..Wanted::default() }).unwrap();
     write(&log, 1);
     log.reopen();
-    assert!(!log.is_on() && log.flush(Duration::ZERO));
-    assert_eq!((log.close(Duration::ZERO), log.dropped()), (0, 0));
+    assert!(!log.is_on() && log.flush(LONG));
+    assert_eq!((log.close(LONG), log.dropped(), log.filtered()), (0, 0, 0));
 }
 
 #[test]
@@ -223,7 +233,7 @@ fn a_reader_that_does_not_read_costs_lines_and_no_time() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("fifo");
     make_fifo(&path);
-    let log = AccessLog::with_capacity(Sink::File(path.clone()), 64 << 10).unwrap();
+    let log = AccessLog::with_capacity(&to(&path), 64 << 10).unwrap();
     // Nobody has the other end open; about a tenth of this fits into pipe and queue.
     (0..WRITTEN).for_each(|n| write(&log, n));
     let dropped = log.dropped();
@@ -246,7 +256,7 @@ fn a_reader_that_does_not_read_costs_lines_and_no_time() {
 fn a_reader_that_left_costs_lines_and_nothing_else() {
     let (reader, writer) = std::io::pipe().unwrap();
     let lines = Lines::start(Output::descriptor("access-log", writer, Told::Log).unwrap(), CAPACITY).unwrap();
-    let log = AccessLog { lines: Some(Arc::new(lines)) };
+    let log = AccessLog::of(lines, &Wanted::default());
     write(&log, 0);
     assert!(log.flush(LONG));
     drop(reader);
@@ -296,7 +306,7 @@ fn a_close_is_bounded_and_counts_what_it_leaves_behind() {
 fn a_line_longer_than_the_queue_is_dropped_alone() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("access.log");
-    let log = AccessLog::with_capacity(Sink::File(path.clone()), 4 << 10).unwrap();
+    let log = AccessLog::with_capacity(&to(&path), 4 << 10).unwrap();
     let endless = "x".repeat(8 << 10);
     write(&log, 1);
     log.write(&Record { path: Some(endless.as_str().into()), ..Record::default() });
@@ -314,4 +324,158 @@ fn a_line_after_the_end_is_counted() {
     assert_eq!(log.close(LONG), 0);
     write(&log, 1);
     assert_eq!((connections_in(&path), log.dropped()), (vec![], 1));
+}
+
+#[test]
+fn a_reload_changes_format_filter_and_file_and_loses_no_line() {
+    let dir = tempfile::tempdir().unwrap();
+    let (first, second) = (dir.path().join("first.log"), dir.path().join("second.log"));
+    let log = log_to(&first);
+    write(&log, 1);
+    reload(&log, &Wanted { format: LogFormat::Combined, ..to(&first) });
+    write(&log, 2);
+    reload(&log, &to(&second));
+    write(&log, 3);
+    let nothing = LogFilter { status: vec![], min_duration: None, sample: Sample::NONE };
+    reload(&log, &Wanted { filter: Some(nothing), ..to(&second) });
+    let kept = Record { status: Some(200), ..Record::default() };
+    log.write(&kept);
+    reload(&log, &to(&second));
+    write(&log, 4);
+    assert_eq!(log.close(LONG), 0);
+    let text = fs::read_to_string(&first).unwrap();
+    let (json, combined) = text.split_once('\n').unwrap();
+    assert_eq!(
+        (connections(&format!("{json}\n")), combined.starts_with("- - - [01/Jan/1970")),
+        (vec![1], true),
+        "{text}"
+    );
+    assert_eq!(connections_in(&second), [3, 4]);
+    assert_eq!((log.dropped(), log.filtered()), (0, 1));
+}
+
+#[test]
+fn a_log_can_be_switched_off_and_on_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("access.log");
+    let off = Wanted { sink: Sink::Off, ..Wanted::default() };
+    let log = AccessLog::start(&off).unwrap();
+    write(&log, 1);
+    reload(&log, &to(&path));
+    write(&log, 2);
+    reload(&log, &off);
+    write(&log, 3);
+    assert!(!log.is_on() && log.flush(LONG));
+    log.reopen();
+    reload(&log, &to(&path));
+    write(&log, 4);
+    assert_eq!(log.close(LONG), 0);
+    assert_eq!((connections_in(&path), log.dropped()), (vec![2, 4], 0));
+}
+
+#[test]
+fn a_file_that_a_reload_cannot_open_changes_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("access.log");
+    let log = log_to(&path);
+    let error = log.prepare(&to("/nonexistent/access.log")).unwrap_err();
+    assert_eq!(error.to_string(), "/nonexistent/access.log: No such file or directory (os error 2)");
+    write(&log, 1);
+    assert_eq!(log.close(LONG), 0);
+    assert_eq!(connections_in(&path), [1]);
+}
+
+#[test]
+fn no_line_is_lost_or_torn_over_rotations_and_reloads_at_once() {
+    const LINES: u64 = 20_000;
+    let dir = tempfile::tempdir().unwrap();
+    let (one, other) = (dir.path().join("one.log"), dir.path().join("other.log"));
+    let log = log_to(&one);
+    thread::scope(|scope| {
+        let writer = scope.spawn(|| (0..LINES).for_each(|n| write(&log, n)));
+        let mut turn = 0;
+        while !writer.is_finished() {
+            turn += 1;
+            reload(&log, &to(if turn % 2 == 0 { &one } else { &other }));
+            // As logrotate does with `create`.
+            fs::rename(&one, dir.path().join(turn.to_string())).unwrap();
+            File::create(&one).unwrap();
+            log.reopen();
+            assert!(log.flush(LONG));
+        }
+        assert!(turn > 2, "only {turn} turns");
+    });
+    assert_eq!((log.close(LONG), log.dropped()), (0, 0));
+    let files = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().path());
+    let mut seen: Vec<_> = files.flat_map(|path| connections_in(&path)).collect();
+    seen.sort_unstable();
+    assert_eq!(seen, (0..LINES).collect::<Vec<_>>());
+}
+
+#[test]
+fn half_a_line_that_somebody_left_is_not_continued() {
+    let dir = tempfile::tempdir().unwrap();
+    let (torn, whole) = (dir.path().join("torn.log"), dir.path().join("whole.log"));
+    fs::write(&torn, "{\"half\":").unwrap();
+    fs::write(&whole, "{\"connection\":0}\n").unwrap();
+    let log = log_to(&torn);
+    write(&log, 1);
+    reload(&log, &to(&whole));
+    write(&log, 2);
+    assert!(log.flush(LONG));
+    let text = fs::read_to_string(&torn).unwrap();
+    let (half, rest) = text.split_once('\n').unwrap();
+    assert_eq!((half, connections(rest), connections_in(&whole)), ("{\"half\":", vec![1], vec![0, 2]));
+    // A crash that a rotation finds: the file is there, and torn.
+    fs::rename(&whole, dir.path().join("1")).unwrap();
+    fs::write(&whole, "half").unwrap();
+    log.reopen();
+    write(&log, 3);
+    assert_eq!((log.close(LONG), log.dropped()), (0, 0));
+    let text = fs::read_to_string(&whole).unwrap();
+    assert_eq!(text.split_once('\n').map(|(half, rest)| (half, connections(rest))), Some(("half", vec![3])));
+}
+
+#[test]
+fn the_end_of_an_overflow_is_told_with_what_was_lost() {
+    if !child::is_here() {
+        let said = child::run(module_path!(), "the_end_of_an_overflow_is_told_with_what_was_lost", "");
+        assert!(said.contains("they come faster than they are written"), "{said}");
+        assert!(said.contains("\"message\":\"lines are written again, 1900 were lost\""), "{said}");
+        return;
+    }
+    let logging = super::super::init(None, super::super::Format::Json).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("fifo");
+    make_fifo(&path);
+    // Nobody reads, and the queue has room for a hundred lines beside what the pipe holds; the first fill the pipe.
+    let line_bytes = {
+        let mut line = Vec::new();
+        let record = Record { connection: 10_000, path: Some("/some/path".into()), ..Record::default() };
+        record.render(&LogFormat::Json, &mut line).unwrap();
+        line.len()
+    };
+    let log = AccessLog::with_capacity(&to(&path), 100 * line_bytes).unwrap();
+    let mut reader = File::options().read(true).custom_flags(0o4000).open(&path).unwrap();
+    let mut accepted = 0;
+    // The pipe is full once a batch stays: from then on the queue fills.
+    while log.flush(Duration::from_millis(100)) {
+        write(&log, 10_000);
+        accepted += 1;
+    }
+    while log.dropped() == 0 {
+        write(&log, 10_000);
+        accepted += 1;
+    }
+    (1..1_900).for_each(|_| write(&log, 10_000));
+    let mut bytes = Vec::new();
+    let deadline = clock::monotonic() + LONG;
+    while bytes.iter().filter(|byte| **byte == b'\n').count() < accepted - 1 {
+        assert!(clock::monotonic() < deadline, "{} bytes of {accepted} lines", bytes.len());
+        // As far as the pipe is full; then it would block.
+        let _ = reader.read_to_end(&mut bytes);
+    }
+    assert_eq!(log.close(LONG), 0);
+    logging.close(LONG);
+    assert_eq!((connections(&String::from_utf8(bytes).unwrap()).len(), log.dropped()), (accepted - 1, 1_900));
 }

@@ -6,7 +6,7 @@ use super::*;
 
 fn line(record: &Record<'_>) -> String {
     let mut line = Vec::new();
-    record.render(&mut line).unwrap();
+    record.render(&LogFormat::Json, &mut line).unwrap();
     String::from_utf8(line).unwrap()
 }
 
