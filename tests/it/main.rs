@@ -18,6 +18,8 @@ mod latency_cases;
 mod lifecycle_cases;
 mod limit_cases;
 mod log_cases;
+mod log_fault_cases;
+mod log_format_cases;
 mod pipeline_cases;
 mod probe_cases;
 mod real_origins;

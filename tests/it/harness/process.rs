@@ -156,6 +156,18 @@ impl Process {
         Process::spawn(command, dir, args, &[])
     }
 
+    /// Starts it with its standard output at this path: a FIFO whose reader is the case's own, say.
+    pub fn start_with_stdout(dir: &Path, args: &[&str], stdout: &Path) -> Process {
+        let mut command = Command::new("sh");
+        command.args(["-c", "exec \"$0\" \"$@\" >\"$STDOUT\"", PROGRAM]);
+        Process::spawn(command, dir, args, &[("STDOUT", &stdout.to_string_lossy())])
+    }
+
+    /// Its id.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     fn spawn(mut command: Command, dir: &Path, args: &[&str], env: &[(&str, &str)]) -> Process {
         command.args(args).current_dir(dir).env_remove("PULSEGATE_CONFIG").env_remove("PULSEGATE_LOG");
         command.env("NO_COLOR", "1").envs(env.iter().copied());

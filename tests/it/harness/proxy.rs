@@ -53,6 +53,12 @@ impl Proxy {
         Proxy::launch(config, |dir, args| Process::start_with_descriptors(dir, args, descriptors))
     }
 
+    /// As [`Proxy::start`], with its standard output at this path.
+    #[track_caller]
+    pub fn start_with_stdout(config: &str, stdout: &Path) -> Proxy {
+        Proxy::launch(config, |dir, args| Process::start_with_stdout(dir, args, stdout))
+    }
+
     #[track_caller]
     fn launch(config: &str, start: impl FnOnce(&Path, &[&str]) -> Process) -> Proxy {
         let dir = tempfile::tempdir().expect("a temporary folder");
@@ -86,6 +92,11 @@ impl Proxy {
     #[track_caller]
     pub fn admin(&self) -> SocketAddr {
         self.admin.expect("an admin listener")
+    }
+
+    /// Of its process.
+    pub fn id(&self) -> u32 {
+        self.process.id()
     }
 
     /// Its working folder.
