@@ -26,6 +26,7 @@ impl Spelling for Off {
             "off" => Ok(Off),
             "false" | "no" | "none" => Err(format!("`{text}` is not known here; write `off`")),
             "stdout" => Err("write `{ path: stdout }`".to_owned()),
+            "json" | "combined" => Err(format!("write `{{ format: {text} }}`")),
             address if address.parse::<SocketAddr>().is_ok() => Err(format!("write `{{ address: \"{address}\" }}`")),
             _ => Err(format!("`{}` is not known here; write `off` or a mapping", shown(text))),
         }

@@ -71,7 +71,7 @@ pub async fn until_the_end(ears: Ears, limit: Option<Duration>, control: &Arc<Co
     reloader.abort();
     tokio::select! {
         () = wind_up(lame_duck, control, floor) => {}
-        () = impatience(&mut signals) => tracing::warn!(target: "server", "ending at once"),
+        () = impatience(&mut signals, control) => tracing::warn!(target: "server", "ending at once"),
     }
 }
 
@@ -103,12 +103,13 @@ async fn wind_up(lame_duck: Duration, control: &Control, floor: &Floor) {
     }
 }
 
-/// Ready when somebody insists. TERM does not insist: managers send it more than once.
-async fn impatience(signals: &mut Signals) {
+/// Ready when somebody insists. TERM does not insist: managers send it more than once. A drain may take long, and logs are
+/// rotated meanwhile.
+async fn impatience(signals: &mut Signals, control: &Control) {
     loop {
         tokio::select! {
             _ = signals.int.recv() => return,
-            _ = signals.usr1.recv() => {}
+            _ = signals.usr1.recv() => control.log().reopen(),
             _ = signals.hup.recv() => {}
         }
     }

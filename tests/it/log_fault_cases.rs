@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::harness::proxy::{Proxy, config_of};
-use crate::harness::{Answer, Gate, Line, Load, Origin, Step, When, eventually, eventually_some};
+use crate::harness::{Answer, Connection, Gate, Line, Load, Origin, Step, When, eventually, eventually_some};
 
 /// `O_NONBLOCK` of Linux: a FIFO's reader that waits for no writer.
 const O_NONBLOCK: i32 = 0o4000;
@@ -172,6 +172,27 @@ fn line_that_a_full_disk_cut_is_made_whole_when_there_is_room() {
     let begun: Vec<String> = (0..=whole).map(|i| format!("/few/{i}")).collect();
     assert_eq!(paths[..=whole], begun, "the cut one is whole, and joined to nothing");
     assert_eq!((paths.last().map(String::as_str), lost_and_filtered(&mut proxy)), (Some("/room"), (lost, 0)));
+}
+
+#[test]
+fn log_is_rotated_while_the_process_ends() {
+    let (origin, gate) = (Origin::start(), Gate::new());
+    origin.when(When::path("/last"), Answer::status(200).held_by(&gate));
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (path, moved) = (folder.path().join("access.log"), folder.path().join("access.log.1"));
+    let mut proxy = Proxy::start(&config(&to(&path), &origin));
+    proxy.get("/first");
+    let mut client = proxy.connect();
+    client.send("GET /last HTTP/1.1\r\nHost: a\r\n\r\n");
+    eventually("the member has it", || gate.waiting() == 1);
+    proxy.signal("TERM");
+    eventually("new connections are refused", || Connection::try_open(proxy.address()).is_err());
+    fs::rename(&path, &moved).expect("ours");
+    proxy.signal("USR1");
+    eventually("there is a new file", || path.exists());
+    gate.open();
+    assert_eq!((client.reply().status, proxy.wait().code()), (200, Some(0)));
+    assert_eq!((paths_in(&moved), paths_in(&path)), (vec!["/first".to_owned()], vec!["/last".to_owned()]));
 }
 
 fn make_fifo(path: &Path) -> File {
