@@ -3,7 +3,7 @@
 //! Failures that nobody asked for are never left out, whatever the filter says: who is called at night must find them.
 
 use super::record::Record;
-use super::words::Outcome;
+use super::words::{Outcome, Why};
 use crate::config::{LogFilter, Sample};
 
 /// Whether the line of `record` is written. `draw` is asked for a number under a million, if it comes to that.
@@ -15,10 +15,12 @@ pub(super) fn passes(filter: &LogFilter, record: &Record<'_>, draw: impl FnOnce(
 }
 
 /// A request that was not answered, that a member failed, or that we failed. A member's own 503 is none, nor is a client
-/// that left (499) or asked for what is not there: those have a status to be filtered by.
+/// that left (499), was too slow (408) or asked for what is not there: those have a status to be filtered by, and anybody
+/// can make any number of them.
 fn is_failure(record: &Record<'_>) -> bool {
     match (record.outcome, record.status) {
-        (Outcome::UpstreamError | Outcome::Timeout, _) | (_, None) => true,
+        (_, None) | (Outcome::UpstreamError, _) => true,
+        (Outcome::Timeout, Some(_)) => !matches!(record.reason, Some(Why::HeaderTimeout | Why::BodyTimeout)),
         (Outcome::Refused | Outcome::Limited, Some(status)) => status >= 500,
         (Outcome::Ok | Outcome::ClientAborted, Some(_)) => false,
     }
@@ -98,6 +100,23 @@ mod tests {
         for (status, outcome, written) in rows {
             let asked = || panic!("there is no sample to draw for");
             assert_eq!(passes(&nothing, &record(status, outcome, 0), asked), written, "{status:?} {outcome:?}");
+        }
+    }
+
+    #[test]
+    fn a_client_that_is_too_slow_is_no_failure_and_a_member_is() {
+        let nothing = filter(&[], None, Sample::NONE);
+        for (reason, status, written) in [
+            (Why::HeaderTimeout, Some(408), false),
+            (Why::BodyTimeout, Some(408), false),
+            (Why::HeaderTimeout, None, true),
+            (Why::UpstreamTimeout, Some(504), true),
+            // The answer had begun.
+            (Why::UpstreamTimeout, Some(404), true),
+            (Why::Deadline, Some(504), true),
+        ] {
+            let record = Record { reason: Some(reason), ..record(status, Outcome::Timeout, 0) };
+            assert_eq!(passes(&nothing, &record, || 0), written, "{reason:?} {status:?}");
         }
     }
 

@@ -249,6 +249,26 @@ fn reader_of_standard_output_that_stops_costs_counted_lines_and_bounded_memory()
 }
 
 #[test]
+fn reader_of_standard_output_that_stopped_does_not_hold_up_the_end() {
+    let origin = Origin::start();
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let fifo = folder.path().join("stdout");
+    let mut reader = make_fifo(&fifo);
+    let mut proxy = Proxy::start_with_stdout(&config("path: stdout", &origin), &fifo);
+    let (agent, mut client) = ("x".repeat(28 << 10), proxy.connect());
+    for i in 0..50 {
+        client.send(format!("GET /{i} HTTP/1.1\r\nHost: a\r\nUser-Agent: {agent}\r\n\r\n"));
+        assert_eq!(client.reply().status, 200);
+    }
+    let (lost, _) = lost_and_filtered(&mut proxy);
+    let mut bytes = Vec::new();
+    let _ = reader.read_to_end(&mut bytes);
+    let read = bytes.iter().filter(|byte| **byte == b'\n').count() as u64;
+    // The lines of the batch that was being written count as lost, also those that the pipe had taken.
+    assert!(read < 50 && (50 - read..=50).contains(&lost), "{read} read, {lost} lost");
+}
+
+#[test]
 fn reader_of_standard_output_that_leaves_costs_lines_and_nothing_else() {
     let origin = Origin::start();
     let folder = tempfile::tempdir().expect("a temporary folder");
