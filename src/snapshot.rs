@@ -103,6 +103,7 @@ impl Snapshot {
         });
         let pools: HashMap<String, Arc<Served>> = pools.collect();
         for (pool, served) in old.iter().flat_map(|old| &old.pools).filter(|(pool, _)| !pools.contains_key(*pool)) {
+            served.live.remove();
             let from = served.live.roster().mode().as_str();
             tracing::info!(
                 target: HEALTH, kind = "pool", pool, from, to = "removed", observed = false,

@@ -23,6 +23,7 @@ pub struct PoolView {
     total: usize,
     ejectable: usize,
     ejected: usize,
+    tunnels: u32,
     members: Vec<MemberView>,
 }
 
@@ -44,6 +45,7 @@ pub struct MemberView {
     since: String,
     latency_ms: Option<f64>,
     in_flight: u32,
+    tunnels: u32,
     ejected_because: Option<&'static str>,
     next_probe_at: Option<String>,
     last_probe: Option<ProbeView>,
@@ -89,6 +91,7 @@ impl PoolView {
                 total: picture.total,
                 ejectable: picture.ejectable,
                 ejected: picture.ejected,
+                tunnels: live.iter().map(|member| member.tunnels()).sum(),
                 members: members.collect(),
             }
         })
@@ -129,6 +132,7 @@ impl MemberView {
             since: time_of(member.since()),
             latency_ms: member.latency().map(millis),
             in_flight: live.in_flight(),
+            tunnels: live.tunnels(),
             ejected_because: because(member, standing),
             next_probe_at: next.map(time_of),
             last_probe: member.last_sample().map(|(sample, at)| ProbeView::new(sample, at)),

@@ -130,6 +130,8 @@ pub struct Pool {
     pub upstream: Upstream,
     /// When a request is tried again.
     pub retries: Retries,
+    /// How long tunnels may last.
+    pub tunnels: Tunnels,
     /// `/readyz` waits for it.
     pub required: bool,
     /// For a whole request, retries included; `None`: no limit but the others.
@@ -373,5 +375,20 @@ pub struct Retries {
 impl Default for Retries {
     fn default() -> Retries {
         Retries { attempts: 2, connect: 3, budget_percent: 20, per_try_timeout: None }
+    }
+}
+
+/// How long tunnels may last: connections that were switched to another protocol, such as WebSockets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tunnels {
+    /// One in which nothing passes either way for so long ends. Default 1 h.
+    pub idle: Duration,
+    /// What those of a member that left the pool still have. Default 30 s.
+    pub drain: Duration,
+}
+
+impl Default for Tunnels {
+    fn default() -> Tunnels {
+        Tunnels { idle: Duration::from_secs(60 * 60), drain: Duration::from_secs(30) }
     }
 }

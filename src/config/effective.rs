@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use super::access_log::{AccessLog, LogFilter, LogFormat, Sink, spell_sample};
 use super::domain::{
     Alpn, Config, HashKey, HttpProbe, Idle, Limits, Listener, Member, Pool, Probe, ProbeKind, ProbeMethod, Retries,
-    Tls, Upstream, UpstreamHost,
+    Tls, Tunnels, Upstream, UpstreamHost,
 };
 use super::reading::spell_bytes;
 use super::spelling::{spell_duration, spell_range};
@@ -128,6 +128,7 @@ fn pool(pool: &Pool) -> Value {
         ("probe", Some(pool.probe.as_ref().map_or(json!("off"), |p| probe(p, &pool.rules)))),
         ("upstream", Some(upstream(&pool.upstream))),
         ("retries", Some(retries(pool.retries))),
+        ("tunnels", Some(tunnels(pool.tunnels))),
         ("deadline", pool.deadline.map(span)),
         ("required", Some(json!(pool.required))),
     ])
@@ -258,6 +259,10 @@ fn upstream(upstream: &Upstream) -> Value {
         "host": host,
         "tls": upstream.tls.as_ref().map_or(json!(false), tls),
     })
+}
+
+fn tunnels(tunnels: Tunnels) -> Value {
+    json!({ "idle": span(tunnels.idle), "drain": span(tunnels.drain) })
 }
 
 fn retries(retries: Retries) -> Value {

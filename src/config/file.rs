@@ -89,6 +89,7 @@ pub(super) struct PoolKeys {
     pub(super) probe: Option<Or<ProbeWord, ProbeKeys>>,
     pub(super) upstream: Option<UpstreamKeys>,
     pub(super) retries: Option<RetryKeys>,
+    pub(super) tunnels: Option<TunnelKeys>,
     pub(super) deadline: Written<Duration>,
     pub(super) required: Written<bool>,
 }
@@ -216,6 +217,13 @@ pub(super) struct RetryKeys {
     pub(super) connect: Written<u64>,
     pub(super) budget: Written<Share>,
     pub(super) per_try_timeout: Written<Duration>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, expecting = "a mapping such as `{ idle: 1h, drain: 30s }`")]
+pub(super) struct TunnelKeys {
+    pub(super) idle: Written<Duration>,
+    pub(super) drain: Written<Duration>,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -127,6 +127,13 @@ const SYNONYMS: &[(&str, &[&str], &str)] = &[
     ("pools.*", &["panic_threshold", "fallback", "fail_open"], "`on_all_unhealthy`"),
     (
         "pools.*",
+        &["tunnel", "tunnel_timeout", "websocket", "websockets", "upgrade", "upgrades", "stream_timeout"],
+        "`tunnels: { idle: 1h, drain: 30s }`",
+    ),
+    ("pools.*.tunnels", &["timeout", "idle_timeout", "max_idle"], "`idle`"),
+    ("pools.*.tunnels", &["grace", "drain_timeout", "close_delay", "stream_close_delay"], "`drain`"),
+    (
+        "pools.*",
         &["threshold", "unhealthy_threshold", "healthy_threshold", "rise", "fall", "max_fails"],
         JUDGE_IN_PROBE,
     ),

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::address::host_field;
-use super::domain::{HashKey, Member, Pool, Retries, Upstream, UpstreamHost};
-use super::file::{PoolKeys, RetryKeys, UpstreamKeys};
+use super::domain::{HashKey, Member, Pool, Retries, Tunnels, Upstream, UpstreamHost};
+use super::file::{PoolKeys, RetryKeys, TunnelKeys, UpstreamKeys};
 use super::member::members;
 use super::preset::{Base, Preset};
 use super::probe::{self, Probing};
@@ -36,6 +36,7 @@ pub(super) fn pool(name: &str, keys: &PoolKeys, mut read: Reading<'_>) -> Pool {
         balance,
         hash_key,
         retries: keys.retries.as_ref().map_or_else(Retries::default, |r| retries(r, read.under("retries"))),
+        tunnels: keys.tunnels.as_ref().map_or_else(Tunnels::default, |t| tunnels(t, read.under("tunnels"))),
         required: keys.required.is_some_and(|Spelled(required)| required),
         deadline: read.span("deadline", &keys.deadline, TICK..=DAY),
         probe: probing.probe.map(Arc::new),
@@ -151,5 +152,13 @@ fn retries(keys: &RetryKeys, mut read: Reading<'_>) -> Retries {
         connect: tries("connect", &keys.connect, "dial").unwrap_or(base.connect),
         budget_percent: keys.budget.map_or(base.budget_percent, |Spelled(Share(percent))| percent),
         per_try_timeout: read.span("per_try_timeout", &keys.per_try_timeout, TICK..=DAY),
+    }
+}
+
+fn tunnels(keys: &TunnelKeys, mut read: Reading<'_>) -> Tunnels {
+    let base = Tunnels::default();
+    Tunnels {
+        idle: read.span("idle", &keys.idle, TICK..=DAY).unwrap_or(base.idle),
+        drain: read.span("drain", &keys.drain, Duration::ZERO..=DAY).unwrap_or(base.drain),
     }
 }

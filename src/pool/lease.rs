@@ -15,6 +15,7 @@ pub struct Lease {
     headline: Headline,
     standing: Standing,
     choice: Choice,
+    is_tunnel: bool,
 }
 
 /// How a member was chosen among those who may serve.
@@ -30,7 +31,7 @@ impl Lease {
     pub(super) fn new(roster: &Roster, index: usize, choice: Choice) -> Lease {
         let member = roster.members()[index].clone();
         member.enter();
-        Lease { member, headline: roster.headline(), standing: roster.standing(index), choice }
+        Lease { member, headline: roster.headline(), standing: roster.standing(index), choice, is_tunnel: false }
     }
 
     /// How it was chosen.
@@ -41,6 +42,13 @@ impl Lease {
     /// Who was picked.
     pub fn member(&self) -> &Arc<Member> {
         &self.member
+    }
+
+    /// The request became a tunnel: its seat counts as one too, until it is given back.
+    pub fn becomes_tunnel(&mut self) {
+        if !std::mem::replace(&mut self.is_tunnel, true) {
+            self.member.tunnel_opens();
+        }
     }
 
     /// How it stood when it was picked.
@@ -57,6 +65,9 @@ impl Lease {
 impl Drop for Lease {
     fn drop(&mut self) {
         self.member.leave();
+        if self.is_tunnel {
+            self.member.tunnel_closes();
+        }
     }
 }
 

@@ -2,8 +2,10 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
+
+use tokio::sync::Notify;
 
 use crate::health::{self, Key, MemberId};
 
@@ -18,6 +20,9 @@ pub struct Member {
     /// `address` as text, for logs: `10.0.0.1:80`, or the name where it has no address.
     label: Arc<str>,
     in_flight: AtomicU32,
+    tunnels: AtomicU32,
+    is_removed: AtomicBool,
+    removal: Notify,
     /// Passes in the upper half, places shown in the lower.
     window: AtomicU64,
     latency_us: AtomicU64,
@@ -34,6 +39,9 @@ impl Member {
             key,
             label: label.into(),
             in_flight: AtomicU32::new(0),
+            tunnels: AtomicU32::new(0),
+            is_removed: AtomicBool::new(false),
+            removal: Notify::new(),
             window: AtomicU64::new(0),
             latency_us: AtomicU64::new(NO_LATENCY),
             next_probe_at: Arc::default(),
@@ -75,6 +83,21 @@ impl Member {
         self.in_flight.load(Relaxed)
     }
 
+    /// Of the requests on it, those that became tunnels.
+    pub fn tunnels(&self) -> u32 {
+        self.tunnels.load(Relaxed)
+    }
+
+    /// Resolves once the member is no longer configured: its tunnels are then to end within a bound (health.md §9).
+    pub async fn removed(&self) {
+        let mut told = std::pin::pin!(self.removal.notified());
+        // From here on the news is not missed.
+        told.as_mut().enable();
+        if !self.is_removed.load(Relaxed) {
+            told.await;
+        }
+    }
+
     /// Passes and places of the shown window: real samples only.
     pub fn window(&self) -> (u32, u32) {
         let packed = self.window.load(Relaxed);
@@ -100,5 +123,19 @@ impl Member {
 
     pub(super) fn leave(&self) {
         self.in_flight.fetch_sub(1, Relaxed);
+    }
+
+    pub(super) fn tunnel_opens(&self) {
+        self.tunnels.fetch_add(1, Relaxed);
+    }
+
+    pub(super) fn tunnel_closes(&self) {
+        self.tunnels.fetch_sub(1, Relaxed);
+    }
+
+    /// It is no longer configured, for good: what comes back later is another member.
+    pub(super) fn remove(&self) {
+        self.is_removed.store(true, Relaxed);
+        self.removal.notify_waiters();
     }
 }

@@ -232,7 +232,7 @@ impl Pool {
         let changes = board.health.reshape(now, rules, specs);
         let changes = in_effect(changes, &wanted, &board.health);
         self.tell_of_leavers(gone, &board.health);
-        let before: HashMap<MemberId, Arc<Member>> = board.members.drain(..).map(|m| (m.id(), m)).collect();
+        let mut before: HashMap<MemberId, Arc<Member>> = board.members.drain(..).map(|m| (m.id(), m)).collect();
         self.tell_of_joiners(&before, &board.health);
         let members: Vec<_> = board.health.members().iter().map(|m| keep_or_make(&before, m)).collect();
         if members.iter().any(|m| !before.contains_key(&m.id())) {
@@ -245,11 +245,18 @@ impl Pool {
             None if was_settled => now,
             None => board.settles_at,
         };
+        members.iter().for_each(|member| drop(before.remove(&member.id())));
+        before.values().for_each(|gone| gone.remove());
         board.members = members;
         board.policy = policy;
         board.rings = rings;
         self.budget.set_percent(budget_percent);
         self.publish(&mut board, now, &changes, true);
+    }
+
+    /// A reload took the whole pool out: so are its members.
+    pub fn remove(&self) {
+        self.board().members.iter().for_each(|member| member.remove());
     }
 
     /// A member that a reload took out: what was told of it last is not to stand for ever.

@@ -88,6 +88,25 @@ fn a_lease_gives_its_seat_back() {
     assert_eq!(pool.roster().members()[0].in_flight(), 0);
 }
 
+#[test]
+fn a_tunnel_counts_until_its_seat_is_given_back_and_hears_of_its_members_end() {
+    let pool = pool(plan(2));
+    let Pick::Member(mut lease) = pool.pick(&[]) else { panic!("a member") };
+    let member = lease.member().clone();
+    lease.becomes_tunnel();
+    lease.becomes_tunnel();
+    assert_eq!((member.in_flight(), member.tunnels()), (1, 1));
+    let mut removed = pin!(member.removed());
+    let context = &mut Context::from_waker(Waker::noop());
+    pool.reshape(ms(1), plan(2));
+    assert!(removed.as_mut().poll(context).is_pending(), "a reload that keeps it");
+    pool.reshape(ms(2), plan(0));
+    assert!(removed.as_mut().poll(context).is_ready());
+    assert!(pin!(member.removed()).poll(context).is_ready(), "also for who asks later");
+    drop(lease);
+    assert_eq!((member.in_flight(), member.tunnels()), (0, 0));
+}
+
 /// A request that lasted pinned the whole roster it was picked from.
 #[test]
 fn a_lease_keeps_no_roster() {

@@ -34,6 +34,7 @@ fn pools_are_shown_as_the_contract_says() {
         "since",
         "latency_ms",
         "in_flight",
+        "tunnels",
         "last_probe",
         "proven",
         "unverified",
