@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU64, AtomicUsize,
 use std::time::Duration;
 
 use super::Listening;
+use super::tunnel::{Terms, Tunnel};
 use crate::clock;
 
 tokio::task_local! {
@@ -78,6 +79,10 @@ pub enum Cut {
     Deadline,
     /// The client took no byte of the answer for too long.
     WriteTimeout,
+    /// Nothing passed through the tunnel for too long.
+    TunnelIdle,
+    /// The tunnel's member has left the pool, and its time is over.
+    TunnelDrained,
 }
 
 /// One client connection.
@@ -102,6 +107,7 @@ pub struct Connection {
     /// Bytes of its body, and when it was given, monotonic microseconds.
     own_bytes: AtomicUsize,
     answered: AtomicU64,
+    tunnel: Tunnel,
 }
 
 impl Connection {
@@ -122,6 +128,7 @@ impl Connection {
             own_status: AtomicU16::new(0),
             own_bytes: AtomicUsize::new(0),
             answered: AtomicU64::new(0),
+            tunnel: Tunnel::default(),
         }
     }
 
@@ -157,6 +164,8 @@ impl Connection {
             2 => Cut::HeaderTooLarge,
             3 => Cut::Deadline,
             4 => Cut::WriteTimeout,
+            5 => Cut::TunnelIdle,
+            6 => Cut::TunnelDrained,
             _ => Cut::None,
         }
     }
@@ -225,7 +234,7 @@ impl Connection {
         match self.cut() {
             Cut::HeaderTimeout => Some(self.answer(REQUEST_TIMEOUT)),
             Cut::HeaderTooLarge => Some(self.answer(HEADER_TOO_LARGE)),
-            Cut::None | Cut::Deadline | Cut::WriteTimeout => None,
+            Cut::None | Cut::Deadline | Cut::WriteTimeout | Cut::TunnelIdle | Cut::TunnelDrained => None,
         }
     }
 
@@ -275,10 +284,16 @@ impl Connection {
         self.body_left.store(bytes, Relaxed);
     }
 
-    /// The connection is a tunnel: whatever comes belongs to it.
-    pub fn become_tunnel(&self) {
+    /// The connection becomes a tunnel: whatever comes belongs to it.
+    pub fn become_tunnel(&self, terms: Terms) {
         self.set_request_whole(false);
         self.expect_body(UNKNOWN);
+        self.tunnel.open(terms);
+    }
+
+    /// What it is as a tunnel.
+    pub fn tunnel(&self) -> &Tunnel {
+        &self.tunnel
     }
 
     /// Of `bytes` that came while a request is served, how many are its own.

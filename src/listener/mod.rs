@@ -6,10 +6,12 @@
 //! Not here: what a request means (`proxy`), which listeners there are (`server`).
 
 mod accept;
+mod alarm;
 mod bind;
 pub mod connection;
 mod header_end;
 mod stream;
+mod tunnel;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -20,8 +22,10 @@ use pingora::apps::HttpServerApp;
 use tokio::sync::watch;
 
 pub use accept::accept;
+pub use alarm::Alarm;
 pub use bind::bind;
 pub use connection::{CONNECTION, Connection, Cut, Phase};
+pub use tunnel::{Switch, Terms, Tunnel, Way};
 
 use crate::config::{self, Limits};
 use crate::telemetry::AccessLog;

@@ -91,7 +91,7 @@ fn a_lease_gives_its_seat_back() {
 #[test]
 fn a_tunnel_counts_until_its_seat_is_given_back_and_hears_of_its_members_end() {
     let pool = pool(plan(2));
-    let Pick::Member(mut lease) = pool.pick(&[]) else { panic!("a member") };
+    let Pick::Member(mut lease) = pool.pick(&[], None) else { panic!("a member") };
     let member = lease.member().clone();
     lease.becomes_tunnel();
     lease.becomes_tunnel();

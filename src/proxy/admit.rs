@@ -20,7 +20,7 @@ const REQUEST_ID_LENGTH: usize = 128;
 /// # Errors
 /// The refusal that ends it here.
 pub fn admit(ctx: &mut Ctx, request: &RequestHeader, limits: Limits) -> Result<(), Refusal> {
-    let snapshot = ctx.snapshot.clone();
+    let snapshot = ctx.snapshot.clone().ok_or(Refusal::Internal)?;
     let trusted = &snapshot.config.trusted_proxies;
     let peer = ctx.connection.client().ip();
     ctx.peer_is_trusted = is_trusted(peer, trusted);

@@ -70,7 +70,7 @@ pub fn judge(error: &Error, stage: Stage, cut: Cut) -> Fault {
     match cut {
         Cut::Deadline => return fault(Blame::Proxy, stage, AttemptResult::Abandoned, Some(Refusal::Deadline)),
         Cut::WriteTimeout => return fault(Blame::Client, stage, AttemptResult::ClientAborted, None),
-        Cut::None | Cut::HeaderTimeout | Cut::HeaderTooLarge => {}
+        Cut::None | Cut::HeaderTimeout | Cut::HeaderTooLarge | Cut::TunnelIdle | Cut::TunnelDrained => {}
     }
     match (error.esource(), stage) {
         (ErrorSource::Downstream, _) => client(error.etype(), stage),
@@ -136,8 +136,11 @@ fn root(error: &Error) -> Option<&io::Error> {
 }
 
 fn exchange(error: &Error) -> Fault {
+    // The stream of what may become a tunnel has a timeout of its own.
+    let timed_out = root(error).is_some_and(|error| error.kind() == io::ErrorKind::TimedOut);
     let (result, refusal) = match error.etype() {
         _ if root(error).and_then(tls::error_within).is_some() => (AttemptResult::Tls, Refusal::UpstreamTls),
+        ErrorType::ReadError if timed_out => (AttemptResult::Timeout, Refusal::UpstreamTimeout),
         ErrorType::ReadTimedout | ErrorType::WriteTimedout => (AttemptResult::Timeout, Refusal::UpstreamTimeout),
         ErrorType::ConnectionClosed | ErrorType::ReadError | ErrorType::WriteError => {
             (AttemptResult::Reset, Refusal::UpstreamReset)

@@ -14,7 +14,7 @@ use super::refusal::Refusal;
 use super::retry::Spent;
 use crate::clock;
 use crate::health::{MemberId, Window};
-use crate::listener::{Connection, InFlight};
+use crate::listener::{Connection, InFlight, Terms};
 use crate::pool::Lease;
 use crate::snapshot::{Served, Snapshot};
 use crate::telemetry::{AccessLog, Attempt, AttemptResult, Pick};
@@ -38,8 +38,8 @@ pub enum Answer {
 pub struct Ctx {
     /// The client's connection.
     pub connection: Arc<Connection>,
-    /// The generation it lives under, all its life.
-    pub snapshot: Arc<Snapshot>,
+    /// The generation it lives under; a tunnel lets go of it, since it may outlive many.
+    pub snapshot: Option<Arc<Snapshot>>,
     /// Who it is from, once admitted.
     pub client: IpAddr,
     /// Whether the peer is a trusted proxy.
@@ -95,7 +95,7 @@ impl Ctx {
         Ctx {
             client: connection.client().ip(),
             connection,
-            snapshot,
+            snapshot: Some(snapshot),
             peer_is_trusted: false,
             request_id: String::new(),
             route: None,
@@ -155,16 +155,25 @@ impl Ctx {
     /// tunnel has none.
     pub fn limit_attempt(&mut self, answer: Answer) {
         if answer == Answer::Tunnel {
-            self.deadline = None;
-            self.connection.become_tunnel();
+            self.tunnel_opens();
         }
-        let limit = self.pool.as_ref().and_then(|pool| {
-            let patience = Some(pool.config.upstream.read_timeout).filter(|_| self.asks_for_tunnel);
-            [pool.config.retries.per_try_timeout, patience].into_iter().flatten().min()
-        });
+        let limit = self.pool.as_ref().and_then(|pool| pool.config.retries.per_try_timeout);
         let attempt = limit.filter(|_| answer == Answer::Awaited && self.connection.request_is_whole());
         let attempt = attempt.map(|limit| clock::monotonic() + limit);
         self.connection.request_must_end_by([attempt, self.deadline].into_iter().flatten().min());
+    }
+
+    fn tunnel_opens(&mut self) {
+        self.deadline = None;
+        self.snapshot = None;
+        let (Some(pool), Some(lease)) = (&self.pool, &mut self.lease) else { return };
+        lease.becomes_tunnel();
+        self.connection.become_tunnel(Terms { member: lease.member().clone(), limits: pool.config.tunnels });
+    }
+
+    /// Whether it has become a tunnel.
+    pub fn is_tunnel(&self) -> bool {
+        self.connection.tunnel().terms().is_some()
     }
 
     /// Whether no member has been tried.

@@ -11,6 +11,7 @@ use http::{HeaderMap, StatusCode};
 use pingora::http::{RequestHeader, ResponseHeader};
 
 use super::admit::{self, WholeUri};
+use super::upgrade;
 use crate::config::UpstreamHost;
 
 /// How we name ourselves in `Via` (RFC 9110 section 7.6.3).
@@ -63,12 +64,7 @@ pub fn upward<'a>(
     let via = joined(&up.headers, &header::VIA, &own);
     up.insert_header("Via", via)?;
     up.insert_header("X-Request-Id", hop.request_id)?;
-    // Pingora lets a WebSocket upgrade through on its own field alone; it is one only if `Connection` names it too
-    // (RFC 9110 section 7.8).
-    if !asks_for_upgrade(client) {
-        up.remove_header(&header::CONNECTION);
-        up.remove_header(&header::UPGRADE);
-    }
+    upgrade::upward(up, client)?;
     // Trailers are asked for only by who can use them; Pingora strips the field for every kind of upstream.
     if is_grpc(&client.headers) && names(&client.headers, &header::TE, "trailers") {
         up.insert_header("TE", "trailers")?;
@@ -98,20 +94,14 @@ pub fn body_length(request: &RequestHeader) -> Option<u64> {
     request.headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.trim().parse().ok()
 }
 
-/// Whether a client asks for another protocol (RFC 9110 section 7.8).
-pub fn asks_for_upgrade(request: &RequestHeader) -> bool {
-    request.version == http::Version::HTTP_11
-        && request.headers.contains_key(header::UPGRADE)
-        && names(&request.headers, &header::CONNECTION, "upgrade")
-}
-
 /// Takes out of an answer what belongs to the hop between us and the member.
-pub fn downward(answer: &mut ResponseHeader) {
+///
+/// # Errors
+/// A value that cannot be sent.
+pub fn downward(answer: &mut ResponseHeader) -> pingora::Result<()> {
     // The version is this hop's, whatever the member speaks (RFC 9110 section 6.2).
     answer.set_version(http::Version::HTTP_11);
-    if answer.status == StatusCode::SWITCHING_PROTOCOLS {
-        return;
-    }
+    let switch = upgrade::switch(answer);
     let nominated: Vec<HeaderName> = tokens(&answer.headers, &header::CONNECTION)
         .filter_map(|token| HeaderName::from_bytes(token.as_bytes()).ok())
         .filter(may_be_nominated)
@@ -119,6 +109,12 @@ pub fn downward(answer: &mut ResponseHeader) {
     for name in nominated.iter().chain(&HOP_BY_HOP) {
         answer.remove_header(name);
     }
+    if matches!(answer.status, StatusCode::NO_CONTENT | StatusCode::SWITCHING_PROTOCOLS) {
+        // Neither has a body, so neither may speak of one (RFC 9110 section 8.6, RFC 9112 section 6.1).
+        answer.remove_header(&header::CONTENT_LENGTH);
+        answer.remove_header(&header::TRANSFER_ENCODING);
+    }
+    switch.map_or(Ok(()), |protocol| upgrade::downward(answer, protocol))
 }
 
 /// A field that frames the message or routes it is not for a peer to remove by naming it.
@@ -227,11 +223,11 @@ fn is_grpc(headers: &HeaderMap) -> bool {
     headers.get(header::CONTENT_TYPE).is_some_and(|t| t.as_bytes().starts_with(b"application/grpc"))
 }
 
-fn names(headers: &HeaderMap, name: &HeaderName, token: &str) -> bool {
+pub(super) fn names(headers: &HeaderMap, name: &HeaderName, token: &str) -> bool {
     tokens(headers, name).any(|t| t.eq_ignore_ascii_case(token))
 }
 
-fn tokens<'a>(headers: &'a HeaderMap<HeaderValue>, name: &HeaderName) -> impl Iterator<Item = &'a str> {
+pub(super) fn tokens<'a>(headers: &'a HeaderMap<HeaderValue>, name: &HeaderName) -> impl Iterator<Item = &'a str> {
     headers.get_all(name).into_iter().filter_map(|v| v.to_str().ok()).flat_map(|v| v.split(',')).map(str::trim)
 }
 
@@ -362,7 +358,7 @@ mod tests {
         ] {
             answer.append_header(name, value).expect("a field");
         }
-        downward(&mut answer);
+        downward(&mut answer).expect("it can be sent");
         let mut names: Vec<_> = answer.headers.keys().map(HeaderName::as_str).collect();
         names.sort_unstable();
         assert_eq!(names, ["connection", "content-length", "x-kept"]);

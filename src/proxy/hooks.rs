@@ -18,10 +18,10 @@ use pingora::{Error, ErrorType, Result};
 
 use super::ctx::{Answer, Ctx};
 use super::headers::{self, Hop};
-use super::peer::{self, Connection, Purpose, TUNNEL_IDLE};
+use super::peer::{self, Connection, Purpose};
 use super::pick::{self, Picked};
 use super::refusal::{self, Refusal};
-use super::{Proxy, admit, failure, key};
+use super::{Proxy, admit, failure, key, upgrade};
 use crate::clock;
 use crate::listener::CONNECTION;
 use crate::pool::Member;
@@ -57,7 +57,7 @@ impl Hooks {
         purpose: Purpose,
     ) -> Option<Box<HttpPeer>> {
         let to = (member.key(), member.address()?);
-        peer::peer(pool, to, remaining, connection, purpose).or_else(|| {
+        peer::peer(pool, to, remaining, connection, purpose.clone()).or_else(|| {
             let present = self.proxy.snapshot.load();
             peer::peer(present.pools.get(&pool.config.name)?, to, remaining, connection, purpose)
         })
@@ -106,13 +106,13 @@ impl ProxyHttp for Hooks {
 
     async fn upstream_peer(&self, session: &mut Session, ctx: &mut Ctx) -> Result<Box<HttpPeer>> {
         let Some(pool) = ctx.pool.clone() else { return Err(refuse(ctx, Refusal::Internal)) };
-        ctx.asks_for_tunnel = headers::asks_for_upgrade(session.req_header());
+        ctx.asks_for_tunnel = upgrade::is_asked_for(session.req_header());
         let (picked, connection) = match (ctx.again.take(), ctx.picked.take()) {
             (Some(lease), _) => (Picked { lease, waited: Duration::ZERO }, Connection::Fresh),
             (None, Some(picked)) => (picked, Connection::Any),
             (None, None) => (pick(ctx, &pool).await?, Connection::Any),
         };
-        let purpose = if ctx.asks_for_tunnel { Purpose::Tunnel } else { Purpose::Exchange };
+        let purpose = if ctx.asks_for_tunnel { Purpose::Tunnel(ctx.connection.clone()) } else { Purpose::Exchange };
         let Some(peer) = self.way_to(picked.lease.member(), &pool, ctx.remaining(), connection, purpose) else {
             return Err(refuse(ctx, Refusal::NoMember));
         };
@@ -128,7 +128,7 @@ impl ProxyHttp for Hooks {
         end: bool,
         ctx: &mut Ctx,
     ) -> Result<()> {
-        if end && !ctx.connection.request_is_whole() {
+        if end && !ctx.is_tunnel() && !ctx.connection.request_is_whole() {
             ctx.connection.set_request_whole(true);
             // Until now it was for the client to hurry.
             ctx.limit_attempt(if ctx.answer_has_begun() { Answer::Begun } else { Answer::Awaited });
@@ -175,7 +175,7 @@ impl ProxyHttp for Hooks {
         ctx: &mut Ctx,
     ) -> Result<()> {
         let switches = answer.status == StatusCode::SWITCHING_PROTOCOLS;
-        if switches && !(answer.version == Version::HTTP_11 && headers::asks_for_upgrade(session.req_header())) {
+        if switches && !upgrade::is_answered(session.req_header(), answer) {
             // A server must not switch to what nobody asked for (RFC 9110 section 7.8).
             return Err(Error::explain(ErrorType::InvalidHTTPHeader, "unsolicited 101").into_up());
         }
@@ -186,11 +186,11 @@ impl ProxyHttp for Hooks {
             ctx.attempt_answered(answer.status.as_u16());
             ctx.limit_attempt(if switches { Answer::Tunnel } else { Answer::Begun });
             if switches {
-                session.set_read_timeout(Some(TUNNEL_IDLE));
+                // The stream keeps the limits of a tunnel: a timeout here would count one way alone.
+                session.set_read_timeout(None);
             }
         }
-        headers::downward(answer);
-        Ok(())
+        headers::downward(answer)
     }
 
     async fn response_filter(&self, session: &mut Session, answer: &mut ResponseHeader, ctx: &mut Ctx) -> Result<()> {
@@ -214,7 +214,7 @@ impl ProxyHttp for Hooks {
         end: bool,
         ctx: &mut Ctx,
     ) -> Result<Option<Duration>> {
-        if end && !ctx.asks_for_tunnel {
+        if end && !ctx.is_tunnel() {
             ctx.answer_ends();
         }
         Ok(None)

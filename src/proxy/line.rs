@@ -12,13 +12,15 @@ use super::admit;
 use super::blame::Blame;
 use super::ctx::Ctx;
 use crate::clock;
+use crate::listener::Cut;
 use crate::telemetry::{AttemptResult, Outcome, Record, Why};
 
 impl Ctx {
     /// The request is over: writes its line.
     pub fn finish(&mut self, session: &mut Session) {
         let bytes = session.upstream_body_bytes_received() as u64;
-        self.attempt_ended(AttemptResult::Ok, bytes);
+        let cut = self.tunnel_cut();
+        self.attempt_ended(if cut.is_some() { AttemptResult::Abandoned } else { AttemptResult::Ok }, bytes);
         self.logged = true;
         if !self.log.is_on() {
             return;
@@ -62,7 +64,16 @@ impl Ctx {
             }
             (Some(refusal), _) => (refusal.outcome(), Some(refusal.why())),
             (None, Some(_)) => by_client,
-            (None, None) => (Outcome::Ok, None),
+            (None, None) => self.tunnel_cut().map_or((Outcome::Ok, None), |why| (Outcome::Timeout, Some(why))),
+        }
+    }
+
+    /// Which limit ended the tunnel, if one did.
+    fn tunnel_cut(&self) -> Option<Why> {
+        match self.connection.cut() {
+            Cut::TunnelIdle => Some(Why::TunnelIdle),
+            Cut::TunnelDrained => Some(Why::TunnelDrained),
+            _ => None,
         }
     }
 
@@ -95,7 +106,10 @@ impl Drop for Ctx {
         if self.logged || !self.log.is_on() {
             return;
         }
-        self.attempt_ended(AttemptResult::Abandoned, 0);
+        let tunnel = self.connection.tunnel();
+        let (up, down) = (tunnel.up.bytes_in(), tunnel.down.bytes_out());
+        let came = tunnel.down.bytes_in();
+        self.attempt_ended(AttemptResult::Abandoned, came);
         // Not finished and yet gone: a panic unwinds, or the runtime ends with its tasks.
         let reason = if std::thread::panicking() { Why::Internal } else { Why::Shutdown };
         let mut fields = [httparse::EMPTY_HEADER; 128];
@@ -113,6 +127,9 @@ impl Drop for Ctx {
             query: query(target).map(Into::into),
             user_agent: field("user-agent").map(Into::into),
             referer: field("referer").map(Into::into),
+            request_bytes: up,
+            response_bytes: down,
+            upgraded: self.is_tunnel(),
             outcome: Outcome::Refused,
             reason: Some(reason),
             ..self.record()

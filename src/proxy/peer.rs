@@ -1,12 +1,15 @@
 //! How Pingora is told to reach a member.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use pingora::upstreams::peer::HttpPeer;
 
 use super::Connector;
+use super::dial::Dial;
 use crate::health::Key;
+use crate::listener;
 use crate::snapshot::Served;
 
 /// Which connection an attempt may use.
@@ -18,17 +21,13 @@ pub enum Connection {
     Fresh,
 }
 
-/// An idle tunnel ends after this.
-pub const TUNNEL_IDLE: Duration = Duration::from_secs(60 * 60);
-
 /// What the connection is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub enum Purpose {
     /// A request and its answer.
     Exchange,
-    /// A tunnel, if the member agrees: Pingora's timeout would outlast the agreement, so the wait for it is bounded by an
-    /// alarm of ours.
-    Tunnel,
+    /// A tunnel from this client, if the member agrees: over a stream of ours, which keeps the limits.
+    Tunnel(Arc<listener::Connection>),
 }
 
 /// The peer for the member `key` at `address` in `pool`. `remaining` is what is left of the request's own time.
@@ -56,12 +55,19 @@ pub fn peer(
     peer.group_key = pool.group_key;
     peer.options.connection_timeout = within(dial);
     peer.options.total_connection_timeout = within(dial);
-    peer.options.read_timeout = match purpose {
-        Purpose::Exchange => within(upstream.read_timeout),
-        Purpose::Tunnel => Some(TUNNEL_IDLE),
-    };
+    peer.options.read_timeout = within(upstream.read_timeout);
     peer.options.write_timeout = within(upstream.write_timeout);
     peer.options.idle_timeout = Some(upstream.idle_timeout);
+    let connection = match purpose {
+        Purpose::Exchange => connection,
+        Purpose::Tunnel(client) => {
+            let read_timeout = within(upstream.read_timeout).unwrap_or(upstream.read_timeout);
+            peer.options.custom_l4 = Some(Arc::new(Dial { connection: client, read_timeout }));
+            peer.options.read_timeout = None;
+            // It will not be a pooled one again.
+            Connection::Fresh
+        }
+    };
     if connection == Connection::Fresh {
         // Nobody shares this key, so nothing pooled fits; nor will anybody look for the connection again.
         peer.group_key = fastrand::u64(..);

@@ -70,6 +70,10 @@ pub enum Why {
     Unauthorized,
     /// The host does not belong to this listener or connection (RFC 9110 section 15.5.20).
     Misdirected,
+    /// Nothing passed through the tunnel for too long.
+    TunnelIdle,
+    /// The tunnel's member has left the pool, and the time it had then is over.
+    TunnelDrained,
     /// Cut by our own shutdown.
     Shutdown,
     /// A fault of ours.
@@ -160,6 +164,8 @@ impl Why {
             Why::Denied => "denied",
             Why::Unauthorized => "unauthorized",
             Why::Misdirected => "misdirected",
+            Why::TunnelIdle => "tunnel_idle",
+            Why::TunnelDrained => "tunnel_drained",
             Why::Shutdown => "shutdown",
             Why::Internal => "internal",
         }

@@ -28,4 +28,5 @@ mod reload_cases;
 mod retry_cases;
 mod stream_cases;
 mod tls_cases;
+mod tunnel_cases;
 mod upload_cases;

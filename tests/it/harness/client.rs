@@ -237,6 +237,12 @@ impl Connection {
         std::mem::take(&mut self.buffer)
     }
 
+    /// Sends no more (FIN), and goes on reading.
+    pub fn end(&mut self) -> &mut Connection {
+        let _ = self.stream.shutdown(std::net::Shutdown::Write);
+        self
+    }
+
     /// Ends the connection with RST instead of FIN.
     pub fn reset(self) {
         let _ = socket2::SockRef::from(&self.stream).set_linger(Some(Duration::ZERO));

@@ -12,8 +12,10 @@ pub mod process;
 pub mod proxy;
 mod reading;
 pub mod script;
+pub mod switcher;
 pub mod tls;
 pub mod wait;
+pub mod websocket;
 
 pub use client::Connection;
 pub use load::Load;
@@ -21,4 +23,6 @@ pub use origin::Origin;
 pub use process::Line;
 pub use proxy::Proxy;
 pub use script::{Answer, Gate, Step, When};
+pub use switcher::Switcher;
 pub use wait::{eventually, eventually_some};
+pub use websocket::{Echo, WebSocket};

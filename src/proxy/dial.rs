@@ -1,0 +1,175 @@
+//! The stream to a member that may become a tunnel's end.
+//!
+//! Pingora would end a tunnel as soon as the member sends no more; this stream keeps that to itself while the client still
+//! may, and passes the client's end on (see `listener`'s tunnel). It also keeps the member's `read_timeout` until then:
+//! Pingora's would go on inside the tunnel.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use pingora::connectors::L4Connect;
+use pingora::protocols::l4::socket::SocketAddr;
+use pingora::protocols::l4::stream::Stream;
+use pingora::protocols::l4::virt::{VirtualSockOpt, VirtualSocket, VirtualSocketStream};
+use pingora::{Error, ErrorType, Result};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+
+use crate::clock;
+use crate::listener::{Alarm, Connection, Switch};
+
+/// Dials a member for a request that asks for a tunnel.
+#[derive(Debug)]
+pub struct Dial {
+    /// The client's connection.
+    pub connection: Arc<Connection>,
+    /// How long the member may be silent before the tunnel.
+    pub read_timeout: Duration,
+}
+
+#[async_trait]
+impl L4Connect for Dial {
+    async fn connect(&self, address: &SocketAddr) -> Result<Stream> {
+        let Some(address) = address.as_inet() else {
+            return Error::e_explain(ErrorType::InternalError, "no IP address");
+        };
+        let io = TcpStream::connect(address)
+            .await
+            .map_err(|error| Error::because(kind_of(&error), format!("cannot connect to {address}"), error))?;
+        let end = MemberEnd {
+            io,
+            connection: self.connection.clone(),
+            read_timeout: self.read_timeout,
+            alarm: Alarm::default(),
+            silent_since: None,
+            switch: Switch::default(),
+        };
+        Ok(Stream::from(VirtualSocketStream::new(Box::new(end))))
+    }
+}
+
+/// What Pingora's own dialling would call it.
+fn kind_of(error: &io::Error) -> ErrorType {
+    match error.kind() {
+        io::ErrorKind::ConnectionRefused => ErrorType::ConnectRefused,
+        io::ErrorKind::NetworkUnreachable | io::ErrorKind::HostUnreachable => ErrorType::ConnectNoRoute,
+        io::ErrorKind::TimedOut => ErrorType::ConnectTimedout,
+        io::ErrorKind::AddrNotAvailable | io::ErrorKind::PermissionDenied => ErrorType::InternalError,
+        _ => ErrorType::ConnectError,
+    }
+}
+
+/// The member's end of what may become a tunnel.
+struct MemberEnd {
+    io: TcpStream,
+    connection: Arc<Connection>,
+    read_timeout: Duration,
+    alarm: Alarm,
+    /// Since when a read has been waiting.
+    silent_since: Option<Duration>,
+    switch: Switch,
+}
+
+impl MemberEnd {
+    /// Tells the member that the client will send no more, once it has all that the client sent.
+    fn poll_pass_end_on(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if !self.switch.is_behind() || !self.connection.tunnel().up.end_is_due() {
+            return Poll::Ready(Ok(()));
+        }
+        ready!(Pin::new(&mut self.io).poll_shutdown(cx))?;
+        self.connection.tunnel().up.end_passed_on();
+        // Pingora polls both ends in one task: the other may have waited for this alone.
+        cx.waker().wake_by_ref();
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_silence(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.switch.is_behind() {
+            return Poll::Pending;
+        }
+        let since = *self.silent_since.get_or_insert_with(clock::monotonic);
+        ready!(self.alarm.poll(cx, since + self.read_timeout));
+        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the member is silent")))
+    }
+}
+
+impl AsyncRead for MemberEnd {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let this = &mut *self;
+        ready!(this.poll_pass_end_on(cx))?;
+        let tunnel = this.connection.tunnel();
+        if tunnel.down.has_ended() {
+            return if tunnel.is_over() { Poll::Ready(Ok(())) } else { Poll::Pending };
+        }
+        let before = buf.filled().len();
+        if Pin::new(&mut this.io).poll_read(cx, buf)?.is_pending() {
+            return this.poll_silence(cx);
+        }
+        this.silent_since = None;
+        let came = &buf.filled()[before..];
+        if !came.is_empty() {
+            tunnel.down.came(this.switch.tunnelled(came));
+            if this.switch.is_behind() {
+                tunnel.may_end_apart();
+            }
+            return Poll::Ready(Ok(()));
+        }
+        if !this.switch.is_behind() {
+            return Poll::Ready(Ok(()));
+        }
+        tunnel.down.ends();
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+}
+
+impl AsyncWrite for MemberEnd {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        let this = &mut *self;
+        let tunnel = this.connection.tunnel();
+        let written = match ready!(Pin::new(&mut this.io).poll_write(cx, buf)) {
+            Ok(written) => written,
+            // It had nothing more to say, and does not listen either: that is an end like any other.
+            Err(_) if tunnel.down.has_ended() => {
+                tunnel.give_up();
+                cx.waker().wake_by_ref();
+                buf.len()
+            }
+            Err(error) => return Poll::Ready(Err(error)),
+        };
+        if this.switch.is_behind() {
+            tunnel.up.went(written);
+            // Where it cannot be done at once, the next read does it.
+            let _ = this.poll_pass_end_on(cx);
+        }
+        Poll::Ready(Ok(written))
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_shutdown(cx)
+    }
+}
+
+impl VirtualSocket for MemberEnd {
+    fn set_socket_option(&self, option: VirtualSockOpt) -> io::Result<()> {
+        match option {
+            VirtualSockOpt::NoDelay => self.io.set_nodelay(true),
+            // Not asked for by any peer of ours.
+            _ => Ok(()),
+        }
+    }
+}
+
+impl std::fmt::Debug for MemberEnd {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("MemberEnd").field("connection", &self.connection.id()).finish_non_exhaustive()
+    }
+}
