@@ -75,6 +75,8 @@ pub enum Cut {
     HeaderTimeout,
     /// The header is larger than allowed.
     HeaderTooLarge,
+    /// What came is no request's first line.
+    Malformed,
     /// The request's own deadline is over.
     Deadline,
     /// The client took no byte of the answer for too long.
@@ -162,10 +164,11 @@ impl Connection {
         match self.cut.load(Relaxed) {
             1 => Cut::HeaderTimeout,
             2 => Cut::HeaderTooLarge,
-            3 => Cut::Deadline,
-            4 => Cut::WriteTimeout,
-            5 => Cut::TunnelIdle,
-            6 => Cut::TunnelDrained,
+            3 => Cut::Malformed,
+            4 => Cut::Deadline,
+            5 => Cut::WriteTimeout,
+            6 => Cut::TunnelIdle,
+            7 => Cut::TunnelDrained,
             _ => Cut::None,
         }
     }
@@ -234,6 +237,7 @@ impl Connection {
         match self.cut() {
             Cut::HeaderTimeout => Some(self.answer(REQUEST_TIMEOUT)),
             Cut::HeaderTooLarge => Some(self.answer(HEADER_TOO_LARGE)),
+            Cut::Malformed => Some(self.answer(BAD_REQUEST)),
             Cut::None | Cut::Deadline | Cut::WriteTimeout | Cut::TunnelIdle | Cut::TunnelDrained => None,
         }
     }

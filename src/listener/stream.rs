@@ -24,6 +24,7 @@ use tokio::net::TcpStream;
 use super::alarm::Alarm;
 use super::connection::{Connection, Cut, Phase};
 use super::header_end::HeaderEnd;
+use super::request_line::RequestLine;
 use super::tunnel::Switch;
 use crate::clock;
 
@@ -60,6 +61,7 @@ pub struct Conduit {
     /// Came with a header or a body, and belongs behind it.
     ahead: Vec<u8>,
     header_end: HeaderEnd,
+    request_line: RequestLine,
     /// Since when a write has been waiting for the client.
     stalled_since: Option<Duration>,
     /// Until when a client's further bytes are read and thrown away.
@@ -84,6 +86,7 @@ impl Conduit {
             write_alarm: Alarm::default(),
             ahead: Vec::new(),
             header_end: HeaderEnd::default(),
+            request_line: RequestLine::default(),
             stalled_since: None,
             linger_until: None,
             passage: None,
@@ -132,8 +135,18 @@ impl Conduit {
         let end = if self.connection.phase() == Phase::Request {
             self.connection.own_share(came.len())
         } else {
-            let end = self.header_end.find(came).unwrap_or(came.len());
+            let found = self.header_end.find(came);
+            let end = found.unwrap_or(came.len());
             self.connection.received(&came[..end], clock::monotonic());
+            if !self.request_line.may_be(&came[..end]) {
+                self.connection.cut_short(Cut::Malformed);
+                // The next read is refused. To fail over nothing at all is to Pingora no request, and to need no answer.
+                buf.set_filled(before + 1);
+                return;
+            }
+            if found.is_some() {
+                self.request_line = RequestLine::default();
+            }
             end
         };
         if end < came.len() {
@@ -315,6 +328,9 @@ impl AsyncRead for Conduit {
         if this.connection.header_is_too_large() {
             this.connection.cut_short(Cut::HeaderTooLarge);
             return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, "header too large")));
+        }
+        if this.connection.cut() == Cut::Malformed {
+            return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, "not a request")));
         }
         if this.connection.tunnel().terms().is_some() {
             return this.poll_tunnel(cx, buf);

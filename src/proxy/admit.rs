@@ -9,6 +9,7 @@ use pingora::http::RequestHeader;
 use pingora::protocols::http::authority::{RawTargetAuthority, is_http_family_scheme, raw_target_authority};
 
 use super::ctx::Ctx;
+use super::framing;
 use super::refusal::Refusal;
 use crate::config::Limits;
 
@@ -26,8 +27,10 @@ pub fn admit(ctx: &mut Ctx, request: &RequestHeader, limits: Limits) -> Result<(
     ctx.peer_is_trusted = is_trusted(peer, trusted);
     ctx.client = client(peer, &request.headers, trusted);
     ctx.request_id = request_id(&request.headers, ctx.peer_is_trusted);
-    within_limits(request, ctx.header_bytes(), limits)?;
-    let route = snapshot.routes.find(host(request), request.uri.path()).ok_or(Refusal::NoRoute)?;
+    within_limits(request, &ctx.raw, limits)?;
+    // OPTIONS of everything is for who serves everything (RFC 9110 section 9.3.7).
+    let path = if request.raw_path() == b"*" { "/" } else { request.uri.path() };
+    let route = snapshot.routes.find(host(request), path).ok_or(Refusal::NoRoute)?;
     ctx.route = Some(route.name.clone());
     let pool = snapshot.pools.get(&*route.pool).ok_or(Refusal::Internal)?;
     ctx.pool = Some(pool.clone());
@@ -37,21 +40,25 @@ pub fn admit(ctx: &mut Ctx, request: &RequestHeader, limits: Limits) -> Result<(
     Ok(())
 }
 
-/// Whether the request is within its listener's limits; `header_bytes` is what came over the wire.
+/// Whether the request is well formed and within its listener's limits; `raw` is its header as it came.
 ///
 /// # Errors
 /// The refusal that says which limit it is over.
-fn within_limits(request: &RequestHeader, header_bytes: usize, limits: Limits) -> Result<(), Refusal> {
+fn within_limits(request: &RequestHeader, raw: &[u8], limits: Limits) -> Result<(), Refusal> {
     if request.raw_path().len() > limits.max_uri_bytes {
         return Err(Refusal::UriTooLong);
     }
     // RFC 9112 section 3.2: one Host, and a real one; two are refused by Pingora.
     let named = whole_uri(request).is_some() || request.headers.contains_key(HOST);
     let named = request.version != Version::HTTP_11 || named;
-    if !named || !is_host(host(request)) || !is_target(request) {
+    if !named || !is_host(host(request)) || !is_target(request) || !framing::is_clear(request, raw) {
         return Err(Refusal::BadRequest);
     }
-    if header_bytes > limits.max_header_bytes || request.headers.len() > limits.max_header_fields {
+    // It would show a client its own credentials, and those that proxies before us added (RFC 9110 section 9.3.8).
+    if request.method == Method::TRACE {
+        return Err(Refusal::MethodNotAllowed);
+    }
+    if raw.len() > limits.max_header_bytes || request.headers.len() > limits.max_header_fields {
         return Err(Refusal::HeaderTooLarge);
     }
     Ok(())

@@ -70,7 +70,12 @@ pub fn judge(error: &Error, stage: Stage, cut: Cut) -> Fault {
     match cut {
         Cut::Deadline => return fault(Blame::Proxy, stage, AttemptResult::Abandoned, Some(Refusal::Deadline)),
         Cut::WriteTimeout => return fault(Blame::Client, stage, AttemptResult::ClientAborted, None),
-        Cut::None | Cut::HeaderTimeout | Cut::HeaderTooLarge | Cut::TunnelIdle | Cut::TunnelDrained => {}
+        Cut::None
+        | Cut::HeaderTimeout
+        | Cut::HeaderTooLarge
+        | Cut::Malformed
+        | Cut::TunnelIdle
+        | Cut::TunnelDrained => {}
     }
     match (error.esource(), stage) {
         (ErrorSource::Downstream, _) => client(error.etype(), stage),

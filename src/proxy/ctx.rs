@@ -131,11 +131,6 @@ impl Ctx {
         self.raw = raw;
     }
 
-    /// Bytes of the header, request line included.
-    pub fn header_bytes(&self) -> usize {
-        self.raw.len()
-    }
-
     /// Time since the request's first byte.
     pub fn age(&self) -> Duration {
         clock::monotonic().saturating_sub(self.connection.began())

@@ -11,7 +11,7 @@ use http::{HeaderMap, StatusCode};
 use pingora::http::{RequestHeader, ResponseHeader};
 
 use super::admit::{self, WholeUri};
-use super::upgrade;
+use super::{max_forwards, upgrade};
 use crate::config::UpstreamHost;
 
 /// How we name ourselves in `Via` (RFC 9110 section 7.6.3).
@@ -65,6 +65,7 @@ pub fn upward<'a>(
     up.insert_header("Via", via)?;
     up.insert_header("X-Request-Id", hop.request_id)?;
     upgrade::upward(up, client)?;
+    max_forwards::upward(up)?;
     // Trailers are asked for only by who can use them; Pingora strips the field for every kind of upstream.
     if is_grpc(&client.headers) && names(&client.headers, &header::TE, "trailers") {
         up.insert_header("TE", "trailers")?;
@@ -110,8 +111,10 @@ pub fn downward(answer: &mut ResponseHeader) -> pingora::Result<()> {
         answer.remove_header(name);
     }
     if matches!(answer.status, StatusCode::NO_CONTENT | StatusCode::SWITCHING_PROTOCOLS) {
-        // Neither has a body, so neither may speak of one (RFC 9110 section 8.6, RFC 9112 section 6.1).
+        // Neither has a body nor stands for one, so neither may speak of its length (RFC 9110 section 8.6).
         answer.remove_header(&header::CONTENT_LENGTH);
+    }
+    if matches!(answer.status.as_u16(), 101 | 204 | 304) {
         answer.remove_header(&header::TRANSFER_ENCODING);
     }
     switch.map_or(Ok(()), |protocol| upgrade::downward(answer, protocol))

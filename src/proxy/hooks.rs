@@ -21,7 +21,7 @@ use super::headers::{self, Hop};
 use super::peer::{self, Connection, Purpose};
 use super::pick::{self, Picked};
 use super::refusal::{self, Refusal};
-use super::{Proxy, admit, failure, key, upgrade};
+use super::{Proxy, admit, failure, key, max_forwards, upgrade};
 use crate::clock;
 use crate::listener::CONNECTION;
 use crate::pool::Member;
@@ -94,6 +94,14 @@ impl ProxyHttp for Hooks {
         session.set_ignore_info_resp(old_client);
         if let Err(refusal) = admit::admit(ctx, session.req_header(), limits) {
             return Err(refuse(ctx, refusal));
+        }
+        if max_forwards::left(session.req_header()) == Some(0) {
+            if self.is_ending() || !ctx.connection.request_is_whole() {
+                session.set_keepalive(None);
+            }
+            let status = max_forwards::answer(session, &ctx.request_id).await?;
+            ctx.answered(status.as_u16());
+            return Ok(true);
         }
         // The first pick is made here: Pingora keeps the client's connection over a refusal only this early.
         if let Some(pool) = ctx.pool.clone() {

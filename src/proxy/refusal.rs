@@ -10,6 +10,9 @@ use crate::telemetry::{Outcome, Why};
 /// Seconds after which a client may try again: about when a probe may have found a member.
 const RETRY_AFTER: &str = "1";
 
+/// Methods that we know of and take; others are the members' to judge, but TRACE and CONNECT are refused.
+pub const METHODS: &str = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
+
 /// Why a request is answered by us.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
@@ -23,6 +26,8 @@ pub enum Refusal {
     Overloaded,
     /// Malformed.
     BadRequest,
+    /// A method that a proxy of this kind does not take.
+    MethodNotAllowed,
     /// The target is too long.
     UriTooLong,
     /// The header has too many bytes or fields.
@@ -53,6 +58,7 @@ impl Refusal {
         match self {
             Refusal::BadRequest => StatusCode::BAD_REQUEST,
             Refusal::NoRoute => StatusCode::NOT_FOUND,
+            Refusal::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
             Refusal::BodyTimeout => StatusCode::REQUEST_TIMEOUT,
             Refusal::UriTooLong => StatusCode::URI_TOO_LONG,
             Refusal::HeaderTooLarge => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
@@ -73,6 +79,7 @@ impl Refusal {
             Refusal::AllUnhealthy => Why::AllUnhealthy,
             Refusal::Overloaded => Why::Overloaded,
             Refusal::BadRequest => Why::BadRequest,
+            Refusal::MethodNotAllowed => Why::Denied,
             Refusal::UriTooLong => Why::UriTooLong,
             Refusal::HeaderTooLarge => Why::HeaderTooLarge,
             Refusal::BodyTimeout => Why::BodyTimeout,
@@ -93,6 +100,7 @@ impl Refusal {
             | Refusal::NoMember
             | Refusal::AllUnhealthy
             | Refusal::BadRequest
+            | Refusal::MethodNotAllowed
             | Refusal::UriTooLong
             | Refusal::HeaderTooLarge
             | Refusal::Internal => Outcome::Refused,
@@ -115,6 +123,7 @@ impl Refusal {
             Refusal::BadRequest | Refusal::UriTooLong | Refusal::HeaderTooLarge | Refusal::BodyTimeout => {
                 "pulsegate; error=http_request_error"
             }
+            Refusal::MethodNotAllowed => "pulsegate; error=http_request_denied",
             Refusal::ConnectFailed => "pulsegate; error=connection_refused",
             Refusal::ConnectTimeout => "pulsegate; error=connection_timeout",
             Refusal::UpstreamTls => "pulsegate; error=tls_protocol_error",
@@ -140,6 +149,9 @@ pub async fn send(session: &mut Session, refusal: Refusal, request_id: &str) -> 
     answer.insert_header("Proxy-Status", refusal.proxy_status())?;
     if !request_id.is_empty() {
         answer.insert_header("X-Request-Id", request_id)?;
+    }
+    if status == StatusCode::METHOD_NOT_ALLOWED {
+        answer.insert_header(header::ALLOW, METHODS)?;
     }
     if status == StatusCode::SERVICE_UNAVAILABLE {
         answer.insert_header("Retry-After", RETRY_AFTER)?;

@@ -163,3 +163,77 @@ fn strangers_claims_under_other_names_are_gone() {
     );
     assert_eq!(seen.field("x-plain"), Some("1"));
 }
+
+/// Case C62: whatever a client says of where it comes from, members read one line, and it is true.
+#[test]
+fn exactly_one_forwarded_line_reaches_members_whatever_was_sent() {
+    let origin = Origin::start();
+    let config = config_of(&[origin.to_string()], "probe: off");
+    let v6 = format!("listeners: [{{ address: \"[::1]:0\", name: web }}]\n{config}");
+    let trusting = |config: &str| format!("trusted_proxies: [\"127.0.0.0/8\", \"::1\"]\n{config}");
+    let sent: [&[&str]; 4] = [
+        &[],
+        &["X-Forwarded-For: 203.0.113.9"],
+        &["X-Forwarded-For: 203.0.113.9, 2001:db8::7"],
+        &["X-Forwarded-For: 203.0.113.9", "x-forwarded-for: 2001:db8::7"],
+    ];
+    // What members read of these from a peer that is believed, before the peer itself.
+    let chains = ["", "203.0.113.9, ", "203.0.113.9, 2001:db8::7, ", "203.0.113.9, 2001:db8::7, "];
+    let clients = [None, Some("203.0.113.9"), Some("2001:db8::7"), Some("2001:db8::7")];
+    let proxies = [
+        (Proxy::start(&config), "127.0.0.1", false),
+        (Proxy::start(&trusting(&config)), "127.0.0.1", true),
+        (Proxy::start(&v6), "::1", false),
+        (Proxy::start(&trusting(&v6)), "::1", true),
+    ];
+    for (proxy, peer, trusted) in &proxies {
+        for (nth, forwarded) in sent.iter().enumerate() {
+            for more in [&[][..], &["Forwarded: for=198.51.100.1;proto=https", "Via: 1.0 far", "Via: 1.1 near"]] {
+                let path = format!("/{nth}/{}", more.len());
+                assert_eq!(proxy.request("GET", &path, &[forwarded, more].concat(), "").status, 200);
+                let seen = origin.traffic().pop().expect("it was asked");
+                let row = format!("{path} from {peer}, trusted: {trusted}: {:?}", seen.lines);
+                let chain = if *trusted { chains[nth] } else { "" };
+                assert_eq!(seen.fields("x-forwarded-for"), [format!("{chain}{peer}")], "{row}");
+                let [told] = seen.fields("forwarded")[..] else { panic!("not one Forwarded: {row}") };
+                let own = if *peer == "::1" { "for=\"[::1]\";" } else { "for=127.0.0.1;" };
+                assert!(told.contains(own) && told.matches(own).count() == 1, "{row}");
+                assert_eq!(told.contains("198.51.100.1"), *trusted && !more.is_empty(), "{row}");
+                let via = if more.is_empty() { "1.1 pulsegate" } else { "1.0 far, 1.1 near, 1.1 pulsegate" };
+                assert_eq!(seen.fields("via"), [via], "{row}");
+                let client = clients[nth].filter(|_| *trusted).unwrap_or(peer);
+                assert_eq!(proxy.access(&path).text("client"), client, "{row}");
+            }
+        }
+    }
+}
+
+/// Case C62: what is too large is answered and logged, not met with silence.
+#[test]
+fn large_headers_pass_whole_and_larger_ones_are_431_and_logged() {
+    let origin = Origin::start();
+    let proxy = unprobed(&origin);
+    for (kib, status) in [(8, 200), (16, 200), (64, 431), (256, 431)] {
+        let logged = proxy.access_log().len();
+        let value = "v".repeat(kib << 10);
+        let reply = proxy.request("GET", &format!("/{kib}"), &[&format!("X-Big: {value}")], "");
+        assert_eq!((reply.status, reply.complete), (status, true), "{kib} KiB");
+        crate::harness::eventually(&format!("{kib} KiB have their line"), || proxy.access_log().len() > logged);
+        let line = proxy.access_log().swap_remove(logged);
+        assert_eq!(line.json["status"], status, "{}", line.raw);
+        match status {
+            200 => assert_eq!(origin.traffic().pop().expect("asked").field("x-big"), Some(value.as_str()), "{kib} KiB"),
+            _ => assert!(line.has(&[("reason", "header_too_large"), ("outcome", "refused")]), "{}", line.raw),
+        }
+    }
+    let cookies: Vec<String> = (0..200).map(|nth| format!("cookie{nth}={}", "x".repeat(40))).collect();
+    let one = format!("Cookie: {}", cookies.join("; "));
+    assert_eq!(proxy.request("GET", "/cookies", &[&one], "").status, 200);
+    let seen = origin.traffic().pop().expect("it was asked");
+    assert_eq!(seen.fields("cookie"), [one.trim_start_matches("Cookie: ")], "one line of 200");
+    let lines: Vec<String> = cookies.iter().map(|cookie| format!("Cookie: {cookie}")).collect();
+    let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+    assert_eq!(proxy.request("GET", "/lines", &lines, "").status, 431, "200 lines");
+    assert!(proxy.access("/lines").has(&[("reason", "header_too_large")]));
+    assert_eq!(origin.traffic_count(), 3);
+}

@@ -1,0 +1,101 @@
+//! Whether a request's first line is one, seen as its bytes come. Pure.
+//!
+//! Pingora repairs a target that holds a blank or a control character, by percent-encoding it, and drops a fragment.
+//! Then what is routed and logged is not what was sent, and another proxy on the way may have understood it otherwise; so
+//! such a line is refused here (RFC 9112 section 3: no repair), before Pingora has it. What the words of the line mean is
+//! Pingora's to judge.
+
+/// How far the line is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum RequestLine {
+    /// Empty lines may come before it (RFC 9112 section 2.2).
+    #[default]
+    Before,
+    /// In the method.
+    Method,
+    /// Behind the blank that ends the method.
+    TargetBegins,
+    /// In the target.
+    Target,
+    /// In the version.
+    Version,
+    /// Behind a carriage return, which only the end of the line may follow.
+    Return,
+    /// Over, and well formed.
+    Over,
+    /// It cannot be a request's.
+    Malformed,
+}
+
+impl RequestLine {
+    /// Looks at the next bytes; false once the line cannot be a request's.
+    pub fn may_be(&mut self, bytes: &[u8]) -> bool {
+        for byte in bytes {
+            if matches!(self, RequestLine::Over | RequestLine::Malformed) {
+                break;
+            }
+            *self = self.after(*byte);
+        }
+        *self != RequestLine::Malformed
+    }
+
+    fn after(self, byte: u8) -> RequestLine {
+        use RequestLine as R;
+        match (self, byte) {
+            (R::Before, b'\r' | b'\n') => R::Before,
+            (R::Method, b' ') => R::TargetBegins,
+            (R::Target, b' ') => R::Version,
+            (R::Version, b'\r') => R::Return,
+            // A bare line feed ends a line too, as the parser has it.
+            (R::Version | R::Return, b'\n') => R::Over,
+            (R::Return, _) | (_, 0..=b' ' | 0x7f) => R::Malformed,
+            // A fragment is the client's own; one that is dropped on the way is seen by some and not by others.
+            (R::TargetBegins | R::Target, b'#') => R::Malformed,
+            (R::Before | R::Method, _) => R::Method,
+            (R::TargetBegins | R::Target, _) => R::Target,
+            (state, _) => state,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_has_three_words_and_one_blank_between_them() {
+        let rows: &[(&[u8], bool)] = &[
+            (b"GET / HTTP/1.1\r\nHost: a\0b\r\n", true),
+            (b"\r\n\r\nGET /?a=b HTTP/1.1\r\n", true),
+            (b"GET / HTTP/1.1\nX", true),
+            (b"GET /\xff\xc3\xbc HTTP/1.1\r\n", true),
+            (b"GET /\"<>{}|\\^` HTTP/1.1\r\n", true),
+            (b"GET /a", true),
+            (b"GET /a b HTTP/1.1\r\n", false),
+            (b"GET /a\0b HTTP/1.1\r\n", false),
+            (b"GET /a\x7fb HTTP/1.1\r\n", false),
+            (b"GET /a\tb HTTP/1.1\r\n", false),
+            (b"GET /a\rb HTTP/1.1\r\n", false),
+            (b"GET /a#b HTTP/1.1\r\n", false),
+            (b"GET # HTTP/1.1\r\n", false),
+            (b"GET\t/ HTTP/1.1\r\n", false),
+            (b"GET  / HTTP/1.1\r\n", false),
+            (b"GET /  HTTP/1.1\r\n", false),
+            (b"GET / HTTP/1.1 \r\n", false),
+            (b"GET / HTTP/1.1\r\r\n", false),
+            (b"GET / HTTP/1.1\rX\n", false),
+            (b"GET /\r\n", false),
+            (b"GET\r\n", false),
+            (b" GET / HTTP/1.1\r\n", false),
+            (b"\x16\x03\x01", false),
+        ];
+        for (bytes, expected) in rows {
+            for cut in 0..bytes.len() {
+                let mut line = RequestLine::default();
+                let (first, second) = bytes.split_at(cut);
+                let found = line.may_be(first) && line.may_be(second);
+                assert_eq!(found, *expected, "{:?} cut at {cut}", String::from_utf8_lossy(bytes));
+            }
+        }
+    }
+}
