@@ -9,10 +9,11 @@ fn unprobed(origin: &Origin) -> Proxy {
 }
 
 #[test]
-fn request_without_a_right_host_or_target_is_a_400_and_never_sent() {
-    let rows: [(&str, &[u8]); 15] = [
+fn b01_b02_b03_request_without_a_right_host_or_target_is_a_400_and_never_sent() {
+    let rows: [(&str, &[u8]); 16] = [
         ("no host", b"GET /x HTTP/1.1\r\n\r\n"),
         ("two hosts", b"GET /x HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n"),
+        ("one host twice", b"GET /x HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n"),
         ("space", b"GET /x HTTP/1.1\r\nHost: a b\r\n\r\n"),
         ("slash", b"GET /x HTTP/1.1\r\nHost: a/b\r\n\r\n"),
         ("user", b"GET /x HTTP/1.1\r\nHost: user@a\r\n\r\n"),
@@ -75,7 +76,7 @@ fn whole_uri_decides_route_and_host_and_members_get_a_path() {
 }
 
 #[test]
-fn whole_uri_that_contradicts_the_host_is_never_sent() {
+fn b05_whole_uri_that_contradicts_the_host_is_never_sent() {
     let (shop, other) = (Origin::start(), Origin::start());
     let pool = |name: &str, origin: &Origin| format!("  {name}: {{ members: [{origin}], probe: off }}\n");
     let routes = "routes:\n  - { host: shop.example, pool: shop }\n  - { pool: other }\n";

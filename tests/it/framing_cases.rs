@@ -14,7 +14,7 @@ fn unprobed(origin: &Origin, keys: &str) -> Proxy {
 const SWITCHING: &str = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
 
 #[test]
-fn switch_that_nobody_asked_for_is_a_502() {
+fn c21_switch_that_nobody_asked_for_is_a_502() {
     let origin = Origin::start();
     origin.answer(Answer::raw(vec![Step::Bytes(format!("{SWITCHING}hello").into_bytes()), Step::Hang]));
     let proxy = unprobed(&origin, "retries: { attempts: 1 }");
@@ -85,7 +85,7 @@ fn tunnel_may_be_silent_for_longer_than_the_deadline_of_its_request() {
 }
 
 #[test]
-fn http_1_0_client_gets_no_chunks_and_no_interim_answer() {
+fn c14_c22_http_1_0_client_gets_no_chunks_and_no_interim_answer() {
     let origin = Origin::start();
     origin.when(When::path("/chunks"), Answer::chunked(&["ab", "cde", "f"]));
     let early = "HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n";
@@ -144,7 +144,7 @@ fn answer_of_an_http_1_0_member_goes_out_as_http_1_1() {
 }
 
 #[test]
-fn interim_answers_pass_up_to_a_hundred() {
+fn d22_interim_answers_pass_up_to_a_hundred() {
     let origin = Origin::start();
     let interim = |count: usize| "HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n".repeat(count);
     let last = "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nend";

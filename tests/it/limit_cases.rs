@@ -174,7 +174,7 @@ fn begin_connect(address: std::net::SocketAddr) -> socket2::Socket {
 }
 
 #[test]
-fn slow_member_is_a_504_at_the_read_timeout_and_a_steady_one_is_not() {
+fn d23_slow_member_is_a_504_at_the_read_timeout_and_a_steady_one_is_not() {
     let origin = Origin::start();
     origin.when(When::path("/never"), Answer::hang());
     let bit = |text: &str| [Step::Bytes(chunk_of(text)), Step::Pause(Duration::from_millis(200))];

@@ -26,7 +26,7 @@ mod real_origins;
 mod refusal_cases;
 mod reload_cases;
 mod retry_cases;
-mod row_cases;
+mod rows;
 mod stream_cases;
 mod tls_cases;
 mod tunnel_cases;
