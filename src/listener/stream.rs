@@ -3,6 +3,10 @@
 //! It buffers small writes, so that an answer's header and body leave in one packet; it ends a connection whose
 //! deadline is over or whose header outgrew its limit, with the answer that belongs to it; and it tells the
 //! [`Connection`] what passes. Pingora's own stream buffer cannot be set from outside, and its timeouts are per read.
+//!
+//! Not here: what it does while it is a tunnel's end (`tunnelled`).
+
+mod tunnelled;
 
 use std::fmt;
 use std::io;
@@ -25,29 +29,14 @@ use super::alarm::Alarm;
 use super::connection::{Connection, Cut, Phase};
 use super::header_end::HeaderEnd;
 use super::request_line::RequestLine;
-use super::tunnel::Switch;
 use crate::clock;
+use tunnelled::Passage;
 
 /// An answer's header and a small body fit; what is larger goes out as it comes.
 const WRITE_BUFFER: usize = 4096;
 
 /// How long a client whose request was answered early may go on sending before it is cut.
 const LINGER: Duration = Duration::from_secs(1);
-
-/// How long a tunnel may be silent once one way through it has ended: the other end is given the time to end too.
-const HALF_IDLE: Duration = Duration::from_secs(60);
-
-/// What a stream has to know while it is a tunnel's end.
-struct Passage {
-    /// Between the switch and the tunnel, in what is written.
-    switch: Switch,
-    /// When a byte passed last, either way.
-    active_at: Duration,
-    /// Resolves once the member is no longer configured.
-    removal: Pin<Box<dyn Future<Output = ()> + Send + Sync>>,
-    /// By when it must end, from then on.
-    drain_by: Option<Duration>,
-}
 
 /// A client's byte stream with deadlines, limits and a write buffer.
 pub struct Conduit {
@@ -192,126 +181,6 @@ impl Conduit {
                 return Poll::Ready(Ok(()));
             }
         }
-    }
-
-    /// Reads from the client of a tunnel. That it will send no more is kept to ourselves while the member still may: to
-    /// Pingora the end of one way is the end of both.
-    fn poll_tunnel(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        self.passage();
-        if self.tunnel_was_cut() {
-            return Poll::Ready(Ok(()));
-        }
-        if !self.connection.tunnel().up.has_ended() {
-            let before = buf.filled().len();
-            if !self.ahead.is_empty() {
-                let fit = self.ahead.len().min(buf.remaining());
-                buf.put_slice(&self.ahead[..fit]);
-                self.ahead.drain(..fit);
-            } else if let Poll::Ready(read) = Pin::new(&mut self.io).poll_read(cx, buf) {
-                read?;
-                if buf.filled().len() == before && !self.client_ends(cx) {
-                    return Poll::Ready(Ok(()));
-                }
-            }
-            let came = buf.filled().len() - before;
-            if came > 0 {
-                self.connection.tunnel().up.came(came);
-                self.passage().active_at = clock::monotonic();
-                return Poll::Ready(Ok(()));
-            }
-        }
-        self.send_meanwhile(cx)?;
-        ready!(self.poll_pass_end_on(cx))?;
-        if self.connection.tunnel().is_over() {
-            return Poll::Ready(Ok(()));
-        }
-        self.poll_tunnel_limits(cx).map(Ok)
-    }
-
-    /// The client will send no more; false where the member's end cannot be told apart from Pingora's.
-    fn client_ends(&mut self, cx: &mut Context<'_>) -> bool {
-        let tunnel = self.connection.tunnel();
-        if tunnel.ends_apart() {
-            tunnel.up.ends();
-            // Pingora polls both ends in one task: this wakes the other, which may have to pass the end on.
-            cx.waker().wake_by_ref();
-        }
-        tunnel.ends_apart()
-    }
-
-    /// Tells the client that the member will send no more, once it has all that the member sent.
-    fn poll_pass_end_on(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if !self.connection.tunnel().down.end_is_due() || !self.out.is_empty() {
-            return Poll::Ready(Ok(()));
-        }
-        ready!(Pin::new(&mut self.io).poll_shutdown(cx))?;
-        self.connection.tunnel().down.end_passed_on();
-        Poll::Ready(Ok(()))
-    }
-
-    /// Ready once the tunnel has been silent for too long, or its member gone.
-    fn poll_tunnel_limits(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let connection = self.connection.clone();
-        let Some(terms) = connection.tunnel().terms() else { return Poll::Pending };
-        let passage = self.passage();
-        if passage.drain_by.is_none() && passage.removal.as_mut().poll(cx).is_ready() {
-            passage.drain_by = Some(clock::monotonic() + terms.limits.drain);
-        }
-        let drain_by = passage.drain_by;
-        let idle = if connection.tunnel().is_half() { terms.limits.idle.min(HALF_IDLE) } else { terms.limits.idle };
-        let idle_at = passage.active_at + idle;
-        ready!(self.read_alarm.poll(cx, drain_by.map_or(idle_at, |drain_by| drain_by.min(idle_at))));
-        let is_drained = drain_by.is_some_and(|drain_by| drain_by <= idle_at);
-        self.connection.cut_short(if is_drained { Cut::TunnelDrained } else { Cut::TunnelIdle });
-        Poll::Ready(())
-    }
-
-    /// Whether a write failed since the client, which had nothing more to say, does not listen either. That is an end like
-    /// any other.
-    fn tunnel_is_deserted(&self) -> bool {
-        let tunnel = self.connection.tunnel();
-        let deserted = tunnel.up.has_ended();
-        if deserted {
-            tunnel.give_up();
-        }
-        deserted
-    }
-
-    /// Whether a limit of the tunnel's has ended it. One that is never silent is looked after here.
-    fn tunnel_was_cut(&mut self) -> bool {
-        if self.passage().drain_by.is_some_and(|drain_by| drain_by <= clock::monotonic()) {
-            self.connection.cut_short(Cut::TunnelDrained);
-        }
-        matches!(self.connection.cut(), Cut::TunnelIdle | Cut::TunnelDrained)
-    }
-
-    /// What was written belongs to a tunnel, or to the switch before it.
-    fn passed_down(&mut self, bytes: &[u8]) {
-        if self.connection.tunnel().terms().is_some() {
-            let passage = self.passage();
-            passage.active_at = clock::monotonic();
-            let tunnelled = passage.switch.tunnelled(bytes);
-            self.connection.tunnel().down.went(tunnelled);
-        }
-    }
-
-    fn passage(&mut self) -> &mut Passage {
-        let connection = &self.connection;
-        self.passage.get_or_insert_with(|| {
-            let member = connection.tunnel().terms().map(|terms| terms.member.clone());
-            let removal = async move {
-                match member {
-                    Some(member) => member.removed().await,
-                    None => std::future::pending().await,
-                }
-            };
-            Passage {
-                switch: Switch::default(),
-                active_at: clock::monotonic(),
-                removal: Box::pin(removal),
-                drain_by: None,
-            }
-        })
     }
 
     fn poll_deadline(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

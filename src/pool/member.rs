@@ -88,12 +88,17 @@ impl Member {
         self.tunnels.load(Relaxed)
     }
 
+    /// Whether it is no longer configured.
+    pub fn is_removed(&self) -> bool {
+        self.is_removed.load(Relaxed)
+    }
+
     /// Resolves once the member is no longer configured: its tunnels are then to end within a bound (health.md §9).
     pub async fn removed(&self) {
         let mut told = std::pin::pin!(self.removal.notified());
         // From here on the news is not missed.
         told.as_mut().enable();
-        if !self.is_removed.load(Relaxed) {
+        if !self.is_removed() {
             told.await;
         }
     }
