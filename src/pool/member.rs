@@ -21,6 +21,7 @@ pub struct Member {
     label: Arc<str>,
     in_flight: AtomicU32,
     tunnels: AtomicU32,
+    connections_left: AtomicU64,
     is_removed: AtomicBool,
     removal: Notify,
     /// Passes in the upper half, places shown in the lower.
@@ -40,6 +41,7 @@ impl Member {
             label: label.into(),
             in_flight: AtomicU32::new(0),
             tunnels: AtomicU32::new(0),
+            connections_left: AtomicU64::new(0),
             is_removed: AtomicBool::new(false),
             removal: Notify::new(),
             window: AtomicU64::new(0),
@@ -86,6 +88,16 @@ impl Member {
     /// Of the requests on it, those that became tunnels.
     pub fn tunnels(&self) -> u32 {
         self.tunnels.load(Relaxed)
+    }
+
+    /// How often its pooled connections were left behind; those of another count are not to be used.
+    pub fn connections_left(&self) -> u64 {
+        self.connections_left.load(Relaxed)
+    }
+
+    /// Leaves its pooled connections behind: on one of them something may still come that nobody asked for.
+    pub fn leave_connections(&self) {
+        self.connections_left.fetch_add(1, Relaxed);
     }
 
     /// Whether it is no longer configured.

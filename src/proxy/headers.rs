@@ -120,6 +120,14 @@ pub fn downward(answer: &mut ResponseHeader) -> pingora::Result<()> {
     switch.map_or(Ok(()), |protocol| upgrade::downward(answer, protocol))
 }
 
+/// Whether an answer that has no body speaks of one (RFC 9110 section 15.3.5). One may follow, later than anybody looks, and
+/// would be read as the next answer.
+pub fn promises_what_cannot_be(answer: &ResponseHeader) -> bool {
+    let length = answer.headers.get(header::CONTENT_LENGTH);
+    answer.status == StatusCode::NO_CONTENT
+        && (answer.headers.contains_key(header::TRANSFER_ENCODING) || length.is_some_and(|length| length != "0"))
+}
+
 /// A field that frames the message or routes it is not for a peer to remove by naming it.
 fn may_be_nominated(name: &HeaderName) -> bool {
     ![header::CONNECTION, header::TRANSFER_ENCODING, header::CONTENT_LENGTH, header::DATE].contains(name)

@@ -56,10 +56,9 @@ impl Hooks {
         connection: Connection,
         purpose: Purpose,
     ) -> Option<Box<HttpPeer>> {
-        let to = (member.key(), member.address()?);
-        peer::peer(pool, to, remaining, connection, purpose.clone()).or_else(|| {
+        peer::peer(pool, member, remaining, connection, purpose.clone()).or_else(|| {
             let present = self.proxy.snapshot.load();
-            peer::peer(present.pools.get(&pool.config.name)?, to, remaining, connection, purpose)
+            peer::peer(present.pools.get(&pool.config.name)?, member, remaining, connection, purpose)
         })
     }
 }
@@ -197,6 +196,11 @@ impl ProxyHttp for Hooks {
                 // The stream keeps the limits of a tunnel: a timeout here would count one way alone.
                 session.set_read_timeout(None);
             }
+        }
+        if headers::promises_what_cannot_be(answer)
+            && let Some(lease) = &ctx.lease
+        {
+            lease.member().leave_connections();
         }
         headers::downward(answer)
     }

@@ -3,7 +3,7 @@
 //! [`hooks`] is the only `ProxyHttp`; it calls the steps and holds no decision. The steps: [`admit`] (limits, client,
 //! route), [`key`] (what it goes by), [`pick`] (a member, or a wait for one), [`peer`] and [`connector`] (how Pingora is
 //! told to reach it), [`headers`] (what goes up and what comes down), [`upgrade`] (who may have another protocol, and
-//! [`dial`] the stream to a member for it), [`failure`] (what follows a failed attempt: [`blame`] says whose fault it was,
+//! [`member_end`] the stream to a member for it), [`failure`] (what follows a failed attempt: [`blame`] says whose fault it was,
 //! [`retry`] whether to try again), [`refusal`] (answers of our own), [`ctx`] (what a request knows of itself),
 //! [`line`](mod@line) (what the log will say of it).
 //!
@@ -13,7 +13,6 @@ mod admit;
 mod blame;
 mod connector;
 mod ctx;
-mod dial;
 mod failure;
 mod framing;
 mod headers;
@@ -21,6 +20,7 @@ mod hooks;
 mod key;
 mod line;
 mod max_forwards;
+mod member_end;
 mod peer;
 mod pick;
 mod refusal;

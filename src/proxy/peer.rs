@@ -7,9 +7,10 @@ use std::time::Duration;
 use pingora::upstreams::peer::HttpPeer;
 
 use super::Connector;
-use super::dial::Dial;
+use super::member_end::Switchable;
 use crate::health::Key;
 use crate::listener;
+use crate::pool::Member;
 use crate::snapshot::Served;
 
 /// Which connection an attempt may use.
@@ -30,17 +31,18 @@ pub enum Purpose {
     Tunnel(Arc<listener::Connection>),
 }
 
-/// The peer for the member `key` at `address` in `pool`. `remaining` is what is left of the request's own time.
+/// The peer for `member` of `pool`. `remaining` is what is left of the request's own time.
 ///
-/// `None`: the member is of another generation, by whose settings it is to be reached. What is meant for a secure
-/// connection is never sent over a plain one.
+/// `None`: the member has no address, or is of another generation, by whose settings it is to be reached. What is meant for
+/// a secure connection is never sent over a plain one.
 pub fn peer(
     pool: &Served,
-    (key, address): (&Key, SocketAddr),
+    member: &Member,
     remaining: Option<Duration>,
     connection: Connection,
     purpose: Purpose,
 ) -> Option<Box<HttpPeer>> {
+    let (key, address) = (member.key(), member.address()?);
     let upstream = &pool.config.upstream;
     // Pingora's timers do not take less than a millisecond.
     let within = |limit: Duration| Some(remaining.map_or(limit, |left| limit.min(left)).max(Duration::from_millis(1)));
@@ -52,7 +54,8 @@ pub fn peer(
         (Some(_), false) | (None, true) => return None,
     };
     // Pingora's reuse key leaves much out: a pool, or a generation with other settings, must not share connections.
-    peer.group_key = pool.group_key;
+    // Nor with itself, once its connections cannot be trusted.
+    peer.group_key = pool.group_key.wrapping_add(member.connections_left());
     peer.options.connection_timeout = within(dial);
     peer.options.total_connection_timeout = within(dial);
     peer.options.read_timeout = within(upstream.read_timeout);
@@ -62,7 +65,7 @@ pub fn peer(
         Purpose::Exchange => connection,
         Purpose::Tunnel(client) => {
             let read_timeout = within(upstream.read_timeout).unwrap_or(upstream.read_timeout);
-            peer.options.custom_l4 = Some(Arc::new(Dial { connection: client, read_timeout }));
+            peer.options.custom_l4 = Some(Arc::new(Switchable { connection: client, read_timeout }));
             peer.options.read_timeout = None;
             // It will not be a pooled one again.
             Connection::Fresh

@@ -1,5 +1,7 @@
 //! C and D: what members answer.
 
+use std::time::Duration;
+
 use super::{POST, Rig};
 use crate::harness::{Answer, Step, When, eventually};
 
@@ -47,6 +49,13 @@ fn c15_c17_answers_without_a_body_leave_the_connection_in_order() {
         let next = client.get("/next");
         assert_eq!((next.status, next.text().as_str()), (200, "ok\n"), "behind {path}");
         assert_eq!(rig.proxy.access(path).text("outcome"), "ok");
+    }
+    // Where what was spoken of comes late, it is not the next one's answer.
+    for (path, fields) in [("/late", "Content-Length: 47"), ("/late-chunks", "Transfer-Encoding: chunked")] {
+        let first = format!("HTTP/1.1 204 No Content\r\n{fields}\r\n\r\n").into_bytes();
+        let steps = vec![Step::Bytes(first), Step::Pause(Duration::from_millis(100)), Step::Bytes(stray.into())];
+        rig.origin.when(When::path(path), Answer::raw(steps));
+        assert_eq!((client.get(path).status, client.get("/next").text().as_str()), (204, "ok\n"), "behind {path}");
     }
     let head = client.send("HEAD /h HTTP/1.1\r\nHost: a\r\n\r\n").try_reply("HEAD").expect("an answer");
     assert_eq!((head.status, client.get("/next").status), (200, 200), "C15");

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use pingora::connectors::L4Connect;
+use pingora::protocols::l4::ext;
 use pingora::protocols::l4::socket::SocketAddr;
 use pingora::protocols::l4::stream::Stream;
 use pingora::protocols::l4::virt::{VirtualSockOpt, VirtualSocket, VirtualSocketStream};
@@ -22,44 +23,43 @@ use tokio::net::TcpStream;
 use crate::clock;
 use crate::listener::{Alarm, Connection, Switch};
 
-/// Dials a member for a request that asks for a tunnel.
+/// For whom such a stream is made, and within which limits.
 #[derive(Debug)]
-pub struct Dial {
+pub struct Switchable {
     /// The client's connection.
     pub connection: Arc<Connection>,
     /// How long the member may be silent before the tunnel.
     pub read_timeout: Duration,
 }
 
-#[async_trait]
-impl L4Connect for Dial {
-    async fn connect(&self, address: &SocketAddr) -> Result<Stream> {
-        let Some(address) = address.as_inet() else {
-            return Error::e_explain(ErrorType::InternalError, "no IP address");
-        };
-        let io = TcpStream::connect(address)
-            .await
-            .map_err(|error| Error::because(kind_of(&error), format!("cannot connect to {address}"), error))?;
-        let end = MemberEnd {
+impl Switchable {
+    /// The stream over a connection to the member.
+    pub fn over(&self, io: TcpStream) -> Stream {
+        Stream::from(VirtualSocketStream::new(Box::new(MemberEnd {
             io,
             connection: self.connection.clone(),
             read_timeout: self.read_timeout,
             alarm: Alarm::default(),
             silent_since: None,
             switch: Switch::default(),
-        };
-        Ok(Stream::from(VirtualSocketStream::new(Box::new(end))))
+        })))
     }
 }
 
-/// What Pingora's own dialling would call it.
-fn kind_of(error: &io::Error) -> ErrorType {
-    match error.kind() {
-        io::ErrorKind::ConnectionRefused => ErrorType::ConnectRefused,
-        io::ErrorKind::NetworkUnreachable | io::ErrorKind::HostUnreachable => ErrorType::ConnectNoRoute,
-        io::ErrorKind::TimedOut => ErrorType::ConnectTimedout,
-        io::ErrorKind::AddrNotAvailable | io::ErrorKind::PermissionDenied => ErrorType::InternalError,
-        _ => ErrorType::ConnectError,
+#[async_trait]
+impl L4Connect for Switchable {
+    async fn connect(&self, address: &SocketAddr) -> Result<Stream> {
+        let Some(address) = address.as_inet() else {
+            return Error::e_explain(ErrorType::InternalError, "a member without an IP address");
+        };
+        let dialled = ext::connect(address, None).await;
+        dialled.map(|io| self.over(io)).map_err(|error| match error.etype() {
+            // As Pingora's own dial has it: it is not the member that failed.
+            ErrorType::SocketError | ErrorType::BindError => {
+                Error::because(ErrorType::InternalError, "cannot dial", error)
+            }
+            _ => error,
+        })
     }
 }
 
