@@ -20,14 +20,20 @@ pub struct Member {
     /// `address` as text, for logs: `10.0.0.1:80`, or the name where it has no address.
     label: Arc<str>,
     in_flight: AtomicU32,
-    tunnels: AtomicU32,
-    connections_left: AtomicU64,
-    is_removed: AtomicBool,
-    removal: Notify,
+    aside: Box<Aside>,
     /// Passes in the upper half, places shown in the lower.
     window: AtomicU64,
     latency_us: AtomicU64,
     next_probe_at: Arc<AtomicU64>,
+}
+
+/// What no pick looks at: apart, so that members that are compared lie close together.
+#[derive(Debug, Default)]
+struct Aside {
+    tunnels: AtomicU32,
+    connections_left: AtomicU64,
+    is_removed: AtomicBool,
+    removal: Notify,
 }
 
 impl Member {
@@ -40,10 +46,7 @@ impl Member {
             key,
             label: label.into(),
             in_flight: AtomicU32::new(0),
-            tunnels: AtomicU32::new(0),
-            connections_left: AtomicU64::new(0),
-            is_removed: AtomicBool::new(false),
-            removal: Notify::new(),
+            aside: Box::default(),
             window: AtomicU64::new(0),
             latency_us: AtomicU64::new(NO_LATENCY),
             next_probe_at: Arc::default(),
@@ -87,27 +90,27 @@ impl Member {
 
     /// Of the requests on it, those that became tunnels.
     pub fn tunnels(&self) -> u32 {
-        self.tunnels.load(Relaxed)
+        self.aside.tunnels.load(Relaxed)
     }
 
     /// How often its pooled connections were left behind; those of another count are not to be used.
     pub fn connections_left(&self) -> u64 {
-        self.connections_left.load(Relaxed)
+        self.aside.connections_left.load(Relaxed)
     }
 
     /// Leaves its pooled connections behind: on one of them something may still come that nobody asked for.
     pub fn leave_connections(&self) {
-        self.connections_left.fetch_add(1, Relaxed);
+        self.aside.connections_left.fetch_add(1, Relaxed);
     }
 
     /// Whether it is no longer configured.
     pub fn is_removed(&self) -> bool {
-        self.is_removed.load(Relaxed)
+        self.aside.is_removed.load(Relaxed)
     }
 
     /// Resolves once the member is no longer configured: its tunnels are then to end within a bound (health.md §9).
     pub async fn removed(&self) {
-        let mut told = std::pin::pin!(self.removal.notified());
+        let mut told = std::pin::pin!(self.aside.removal.notified());
         // From here on the news is not missed.
         told.as_mut().enable();
         if !self.is_removed() {
@@ -143,16 +146,16 @@ impl Member {
     }
 
     pub(super) fn tunnel_opens(&self) {
-        self.tunnels.fetch_add(1, Relaxed);
+        self.aside.tunnels.fetch_add(1, Relaxed);
     }
 
     pub(super) fn tunnel_closes(&self) {
-        self.tunnels.fetch_sub(1, Relaxed);
+        self.aside.tunnels.fetch_sub(1, Relaxed);
     }
 
     /// It is no longer configured, for good: what comes back later is another member.
     pub(super) fn remove(&self) {
-        self.is_removed.store(true, Relaxed);
-        self.removal.notify_waiters();
+        self.aside.is_removed.store(true, Relaxed);
+        self.aside.removal.notify_waiters();
     }
 }

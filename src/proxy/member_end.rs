@@ -88,7 +88,8 @@ impl MemberEnd {
     }
 
     fn poll_silence(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if self.switch.is_behind() {
+        // Under TLS the switch itself cannot be seen here.
+        if self.switch.is_behind() || self.connection.tunnel().terms().is_some() {
             return Poll::Pending;
         }
         let since = *self.silent_since.get_or_insert_with(clock::monotonic);

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use crate::harness::proxy::{Proxy, config_of};
 use crate::harness::script::chunk_of;
+use crate::harness::tls::{Authority, TlsOrigin};
 use crate::harness::wait::pause;
 use crate::harness::{Answer, Connection, Echo, Gate, Line, Origin, Step, Switcher, WebSocket, When, eventually};
 
@@ -417,4 +418,33 @@ fn tunnel_is_asked_of_another_member_where_the_first_cannot_be_dialled() {
     let line = proxy.await_access("one that was tried twice", |line| line.attempts().len() == 2);
     assert_eq!(line.attempts()[0]["result"], "connect_failed", "{}", line.raw);
     assert!(line.text("outcome") == "ok" && line.json["upgraded"] == true, "{}", line.raw);
+}
+
+#[test]
+fn tunnel_to_a_member_behind_tls_may_be_silent_and_ends_with_either_end() {
+    let authority = Authority::named("Ours");
+    let member = TlsOrigin::start(authority.paper(&["127.0.0.1"]).server());
+    let head = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: foo\r\n\r\nhello";
+    // Longer than a member may keep anybody waiting for an answer.
+    let steps = vec![
+        Step::Bytes(head.as_bytes().to_vec()),
+        Step::Pause(Duration::from_millis(1200)),
+        Step::Bytes(b"late".to_vec()),
+    ];
+    member.origin.when(When::path("/member"), Answer::raw([steps.clone(), vec![Step::Close]].concat()));
+    member.origin.when(When::path("/client"), Answer::raw([steps, vec![Step::Hang]].concat()));
+    let tls = format!("{{ ca: {} }}", authority.ca());
+    let keys = format!("probe: off\nupstream: {{ tls: {tls}, read_timeout: 400ms }}");
+    let proxy = Proxy::start(&config_of(&[member.to_string()], &keys));
+    for path in ["/member", "/client"] {
+        let mut client = tunnel(&proxy, path, "foo");
+        assert_eq!(client.take(9), "hellolate", "{path}");
+        if path == "/client" {
+            client.send("bye").end();
+        }
+        assert_eq!(client.rest().as_deref(), Ok(&b""[..]), "{path}");
+        drop(client);
+        let line = proxy.access(path);
+        assert!(line.has(&[("outcome", "ok"), ("reason", "-")]) && line.json["upgraded"] == true, "{}", line.raw);
+    }
 }
