@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::access_log::Sample;
-use super::domain::{Config, Member, Pool, Probe, ProbeKind};
+use super::domain::{Capacity, Config, Member, Pool, Probe, ProbeKind};
 use super::file::{File, PoolKeys};
 use super::places::At;
 use super::problem::Problems;
@@ -35,6 +35,7 @@ pub(super) fn advise(config: &Config, file: &File, at: At<'_>, problems: &mut Pr
         }
         tls(pool, at, problems);
         retries(pool, keys, at, problems);
+        room(pool, at, problems);
     }
     routes(config, at, problems);
     access_log(config, at, problems);
@@ -173,6 +174,28 @@ fn retries(pool: &Pool, keys: &PoolKeys, at: At<'_>, problems: &mut Problems) {
     {
         let message = format!("`per_try_timeout` has no effect: the deadline, {}, comes first", spell_duration(all));
         problems.warn(at_retries.key("per_try_timeout"), message);
+    }
+}
+
+/// Limits that never bite.
+fn room(pool: &Pool, at: At<'_>, problems: &mut Problems) {
+    let is_limited = |limits: Capacity| limits != Capacity::default();
+    if pool.queue.is_some() && !is_limited(pool.capacity) && !pool.members.iter().any(|m| is_limited(m.capacity)) {
+        let message = "`queue` has no effect without a limit; write one such as `each_member: { max_in_flight: 100 }`";
+        problems.warn(at.key("queue"), message);
+    }
+    let members = pool.members.iter().enumerate().map(|(index, m)| (at.key("members").item(index), m.capacity));
+    let (own, inherited): (Vec<_>, Vec<_>) = members.partition(|(at, _)| at.key("max_in_flight").exists());
+    let inherited = inherited.first().map(|(_, limits)| (at.key("each_member"), *limits));
+    for (at, limits) in own.into_iter().chain(inherited).chain([(at, pool.capacity)]) {
+        if let Capacity { max_in_flight: Some(requests), max_connections: Some(connections) } = limits
+            && requests > connections
+        {
+            let message = format!(
+                "`max_in_flight` has no effect over `max_connections`, {connections}: each request has a connection of its own"
+            );
+            problems.warn(at.key("max_in_flight"), message);
+        }
     }
 }
 

@@ -136,6 +136,28 @@ pub struct Pool {
     pub required: bool,
     /// For a whole request, retries included; `None`: no limit but the others.
     pub deadline: Option<Duration>,
+    /// What all members together take on at once.
+    pub capacity: Capacity,
+    /// Where requests wait for room; `None`: they are refused at once.
+    pub queue: Option<Queue>,
+}
+
+/// How much may go on at once. Default: as much as comes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Capacity {
+    /// Requests, tunnels included; at least 1.
+    pub max_in_flight: Option<u32>,
+    /// Open connections, in use and idle ones; at least 1.
+    pub max_connections: Option<u32>,
+}
+
+/// Requests that wait while everyone is full.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Queue {
+    /// How many may wait at once; at least 1.
+    pub size: usize,
+    /// How long each may. Default 5 s.
+    pub timeout: Duration,
 }
 
 /// What of a request says which member it goes to.
@@ -182,6 +204,8 @@ pub struct Member {
     pub tier: u8,
     /// Default enabled.
     pub state: Admin,
+    /// What it takes on at once: its own, else the pool's `each_member`.
+    pub capacity: Capacity,
 }
 
 impl Member {

@@ -8,8 +8,8 @@ use serde_json::{Map, Value, json};
 
 use super::access_log::{AccessLog, LogFilter, LogFormat, Sink, spell_sample};
 use super::domain::{
-    Alpn, Config, HashKey, HttpProbe, Idle, Limits, Listener, Member, Pool, Probe, ProbeKind, ProbeMethod, Retries,
-    Tls, Tunnels, Upstream, UpstreamHost,
+    Alpn, Config, HashKey, HttpProbe, Idle, Limits, Listener, Member, Pool, Probe, ProbeKind, ProbeMethod, Queue,
+    Retries, Tls, Tunnels, Upstream, UpstreamHost,
 };
 use super::reading::spell_bytes;
 use super::spelling::{spell_duration, spell_range};
@@ -131,6 +131,9 @@ fn pool(pool: &Pool) -> Value {
         ("tunnels", Some(tunnels(pool.tunnels))),
         ("deadline", pool.deadline.map(span)),
         ("required", Some(json!(pool.required))),
+        ("max_in_flight", pool.capacity.max_in_flight.map(|most| json!(most))),
+        ("max_connections", pool.capacity.max_connections.map(|most| json!(most))),
+        ("queue", pool.queue.map(queue)),
     ])
 }
 
@@ -146,7 +149,13 @@ fn member(member: &Member) -> Value {
         ("weight", Some(json!(member.weight))),
         ("tier", Some(json!(member.tier))),
         ("state", Some(json!(state))),
+        ("max_in_flight", member.capacity.max_in_flight.map(|most| json!(most))),
+        ("max_connections", member.capacity.max_connections.map(|most| json!(most))),
     ])
+}
+
+fn queue(queue: Queue) -> Value {
+    json!({ "size": queue.size, "timeout": span(queue.timeout) })
 }
 
 fn balance(policy: &Policy, hash_key: Option<&HashKey>) -> Value {

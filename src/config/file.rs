@@ -92,6 +92,24 @@ pub(super) struct PoolKeys {
     pub(super) tunnels: Option<TunnelKeys>,
     pub(super) deadline: Written<Duration>,
     pub(super) required: Written<bool>,
+    pub(super) max_in_flight: Written<u64>,
+    pub(super) max_connections: Written<u64>,
+    pub(super) each_member: Option<CapacityKeys>,
+    pub(super) queue: Option<QueueKeys>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, expecting = "a mapping such as `{ max_in_flight: 100 }`")]
+pub(super) struct CapacityKeys {
+    pub(super) max_in_flight: Written<u64>,
+    pub(super) max_connections: Written<u64>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, expecting = "a mapping such as `{ size: 100, timeout: 5s }`")]
+pub(super) struct QueueKeys {
+    pub(super) size: Written<u64>,
+    pub(super) timeout: Written<Duration>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -102,6 +120,8 @@ pub(super) struct MemberKeys {
     pub(super) weight: Written<u64>,
     pub(super) tier: Written<u64>,
     pub(super) state: Written<Admin>,
+    pub(super) max_in_flight: Written<u64>,
+    pub(super) max_connections: Written<u64>,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -65,6 +65,9 @@ const ELSEWHERE: &[(&str, &[&str], &str)] = &[
     ("pools.*", TLS_KEYS, "as `upstream: { tls: { … } }`"),
     ("pools.*.upstream", TLS_KEYS, "under `tls`"),
     ("pools.*", &["attempts", "budget", "per_try_timeout"], "under `retries`"),
+    ("pools.*.members[]", &["queue"], "in the pool: its members share it"),
+    ("pools.*.each_member", &["queue", "size", "timeout"], "in the pool, as `queue: { size: 100, timeout: 5s }`"),
+    ("pools.*.upstream", &["max_in_flight", "max_connections", "queue"], "in the pool, beside `upstream`"),
     ("pools.*", &["latency_sensitivity"], "as `balance: { fastest: { latency_sensitivity: … } }`"),
     ("pools.*.probe", &["status", "body"], "under `expect`"),
     (
@@ -137,6 +140,24 @@ const SYNONYMS: &[(&str, &[&str], &str)] = &[
         &["threshold", "unhealthy_threshold", "healthy_threshold", "rise", "fall", "max_fails"],
         JUDGE_IN_PROBE,
     ),
+    ("pools.*", &["maxconn", "max_conns", "max_connections_per_host"], EACH_CONNECTIONS),
+    ("pools.*", &["max_requests", "max_concurrent_requests", "max_concurrency", "concurrency", "slots"], EACH_REQUESTS),
+    (
+        "pools.*",
+        &["maxqueue", "max_queue", "max_pending_requests", "max_pending", "queue_size", "queue_timeout"],
+        QUEUE,
+    ),
+    ("pools.*.members[]", CONNECTIONS_ELSEWHERE, "`max_connections`"),
+    ("pools.*.members[]", REQUESTS_ELSEWHERE, "`max_in_flight`"),
+    (
+        "pools.*.members[]",
+        &["maxqueue", "max_queue", "max_pending_requests"],
+        "the pool's `queue`, for all members together",
+    ),
+    ("pools.*.each_member", CONNECTIONS_ELSEWHERE, "`max_connections`"),
+    ("pools.*.each_member", REQUESTS_ELSEWHERE, "`max_in_flight`"),
+    ("pools.*.queue", &["max", "length", "limit", "max_size"], "`size`"),
+    ("pools.*.queue", &["wait", "max_wait"], "`timeout`"),
     ("pools.*.members[]", &["ip", "url", "server", "target", "port"], "`address: \"10.0.0.1:8080\"`"),
     ("pools.*.members[]", SERVER_NAMES, "`host`"),
     (
@@ -206,6 +227,12 @@ const NEEDLESS: &[(&str, &[&str], &str)] = &[
         "failures of ours and of members are always written; remove it",
     ),
 ];
+const CONNECTIONS_ELSEWHERE: &[&str] = &["maxconn", "max_conns", "max_conn"];
+const REQUESTS_ELSEWHERE: &[&str] = &["max_requests", "max_concurrent_requests", "max_concurrency", "slots"];
+const EACH_CONNECTIONS: &str =
+    "`max_connections` for all members together, or `each_member: { max_connections: … }` for each";
+const EACH_REQUESTS: &str = "`max_in_flight` for all members together, or `each_member: { max_in_flight: … }` for each";
+const QUEUE: &str = "`queue: { size: 100, timeout: 5s }`";
 const JUDGE: &str = "`window: { size: 5, required: 3 }`, or `consecutive: { failures: 3, passes: 1 }`";
 const JUDGE_IN_PROBE: &str = "`window: { size: 5, required: 3 }` under `probe`, or `consecutive`";
 

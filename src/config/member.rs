@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 
 use super::address::{Address, host_name};
-use super::domain::Member;
+use super::capacity::capacity;
+use super::domain::{Capacity, Member};
 use super::file::MemberKeys;
 use super::reading::Reading;
 use super::spelling::Spelled;
@@ -14,7 +15,13 @@ use crate::health::Admin;
 const MAX_WEIGHT: u32 = 1000;
 
 /// The members written in the pool that `read` stands on.
-pub(super) fn members(pool: &str, written: Option<&[Or<Address, MemberKeys>]>, read: &mut Reading<'_>) -> Vec<Member> {
+/// Each of them has the capacity `each`, but for what it has of its own.
+pub(super) fn members(
+    pool: &str,
+    written: Option<&[Or<Address, MemberKeys>]>,
+    each: Capacity,
+    read: &mut Reading<'_>,
+) -> Vec<Member> {
     let list = written.unwrap_or_default();
     if list.is_empty() && !read.at.key("members").damaged() {
         read.missing("members", format!("pool \"{pool}\" has no members; write `members: [\"10.0.0.1:8080\"]`"));
@@ -23,7 +30,7 @@ pub(super) fn members(pool: &str, written: Option<&[Or<Address, MemberKeys>]>, r
     let mut first_lines: HashMap<String, u32> = HashMap::with_capacity(list.len());
     for (index, written) in list.iter().enumerate() {
         let at = read.at.key("members").item(index);
-        let Some(member) = member(written, Reading::new(at, read.problems)) else { continue };
+        let Some(member) = member(written, each, Reading::new(at, read.problems)) else { continue };
         if let Some(line) = first_lines.get(&member.name) {
             let place = if at.key("address").exists() { at.key("address") } else { at };
             let message =
@@ -37,7 +44,7 @@ pub(super) fn members(pool: &str, written: Option<&[Or<Address, MemberKeys>]>, r
     members
 }
 
-fn member(written: &Or<Address, MemberKeys>, mut read: Reading<'_>) -> Option<Member> {
+fn member(written: &Or<Address, MemberKeys>, each: Capacity, mut read: Reading<'_>) -> Option<Member> {
     let plain = |address: &Address| Member {
         name: address.name.clone(),
         host: address.host.clone(),
@@ -46,6 +53,7 @@ fn member(written: &Or<Address, MemberKeys>, mut read: Reading<'_>) -> Option<Me
         weight: 1,
         tier: 0,
         state: Admin::Enabled,
+        capacity: each,
     };
     let keys = match written {
         Or::Word(address) => return Some(plain(address)),
@@ -56,6 +64,7 @@ fn member(written: &Or<Address, MemberKeys>, mut read: Reading<'_>) -> Option<Me
     });
     let weight = read.count("weight", &keys.weight, 0..=MAX_WEIGHT);
     let tier = read.count("tier", &keys.tier, 0..=u8::MAX);
+    let own = capacity(&keys.max_in_flight, &keys.max_connections, &mut read);
     let Some(Spelled(address)) = &keys.address else {
         read.missing("address", "a member needs an address, such as `{ address: \"10.0.0.1:8080\" }`");
         return None;
@@ -65,6 +74,10 @@ fn member(written: &Or<Address, MemberKeys>, mut read: Reading<'_>) -> Option<Me
         weight: weight.unwrap_or(1),
         tier: tier.unwrap_or(0),
         state: keys.state.map_or(Admin::Enabled, |Spelled(state)| state),
+        capacity: Capacity {
+            max_in_flight: own.max_in_flight.or(each.max_in_flight),
+            max_connections: own.max_connections.or(each.max_connections),
+        },
         ..plain(address)
     })
 }

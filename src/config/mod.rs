@@ -10,6 +10,7 @@ mod access_log;
 mod address;
 mod advice;
 mod bare;
+mod capacity;
 mod domain;
 mod effective;
 mod env;

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::address::host_field;
-use super::domain::{HashKey, Member, Pool, Retries, Tunnels, Upstream, UpstreamHost};
+use super::capacity::{capacity, queue};
+use super::domain::{Capacity, HashKey, Member, Pool, Retries, Tunnels, Upstream, UpstreamHost};
 use super::file::{PoolKeys, RetryKeys, TunnelKeys, UpstreamKeys};
 use super::member::members;
 use super::preset::{Base, Preset};
@@ -26,7 +27,10 @@ const MAX_ATTEMPTS: u32 = 10;
 pub(super) fn pool(name: &str, keys: &PoolKeys, mut read: Reading<'_>) -> Pool {
     let preset = keys.preset.map(|Spelled(preset)| preset);
     let base = Base::of(preset);
-    let members = members(name, keys.members.as_deref(), &mut read);
+    let each_member = keys.each_member.as_ref().map_or_else(Capacity::default, |each| {
+        capacity(&each.max_in_flight, &each.max_connections, &mut read.under("each_member"))
+    });
+    let members = members(name, keys.members.as_deref(), each_member, &mut read);
     let upstream = upstream(keys.upstream.as_ref(), &members, &mut read);
     let probing = probe::probing(name, keys.probe.as_ref(), preset, &base, &members, &upstream, &mut read);
     let (balance, hash_key) = balance(keys, &base, &mut read);
@@ -39,6 +43,8 @@ pub(super) fn pool(name: &str, keys: &PoolKeys, mut read: Reading<'_>) -> Pool {
         tunnels: keys.tunnels.as_ref().map_or_else(Tunnels::default, |t| tunnels(t, read.under("tunnels"))),
         required: keys.required.is_some_and(|Spelled(required)| required),
         deadline: read.span("deadline", &keys.deadline, TICK..=DAY),
+        capacity: capacity(&keys.max_in_flight, &keys.max_connections, &mut read),
+        queue: keys.queue.as_ref().and_then(|keys| queue(keys, read.under("queue"))),
         probe: probing.probe.map(Arc::new),
         upstream,
         members,
