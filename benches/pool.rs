@@ -9,7 +9,7 @@ use std::time::Duration;
 use criterion::{Criterion, criterion_group, criterion_main};
 use pulsegate::balance::Policy;
 use pulsegate::health::{Admin, Gates, Initial, Judge, Key, MemberId, OnAllUnhealthy, Reason, Rules, Sample, Spec};
-use pulsegate::pool::{Pick, Plan, Pool};
+use pulsegate::pool::{Limits, Pick, Plan, Pool};
 use pulsegate::telemetry::EventLog;
 
 const MEMBERS: u32 = 10_000;
@@ -33,7 +33,13 @@ fn plan() -> Plan {
         let key = Key { name: address.to_string(), address: Some(address), tls: false };
         Spec { key, weight: 1, split: 1, tier: 0, admin: Admin::Enabled, source: None, fingerprint: 0 }
     };
-    Plan { rules, policy: Policy::RoundRobin, budget_percent: 20, members: (0..MEMBERS).map(member).collect() }
+    Plan {
+        rules,
+        policy: Policy::RoundRobin,
+        budget_percent: 20,
+        members: (0..MEMBERS).map(member).collect(),
+        limits: Limits::default(),
+    }
 }
 
 fn pool(criterion: &mut Criterion) {

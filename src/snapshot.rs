@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use crate::config::{self, Config, authority};
 use crate::health::{Key, Spec};
-use crate::pool::{Plan, Pool};
+use crate::pool::{Limits, Plan, Pool};
 use crate::route::Table;
 use crate::telemetry::{EventLog, HEALTH};
 
@@ -141,11 +141,17 @@ fn plan(pool: &config::Pool, addresses: &Addresses, outfit: &Outfit) -> Plan {
         }
         specs
     });
+    // Each address of a name is a member, with the limits of its own that the name has.
+    let capacities = pool.members.iter().flat_map(|member| {
+        let known = addresses.get(&member.host).map_or(0, Vec::len);
+        std::iter::repeat_n(member.capacity, known.max(1))
+    });
     Plan {
         rules: pool.rules.clone(),
         policy: pool.balance.clone(),
         budget_percent: pool.retries.budget_percent,
         members: members.collect(),
+        limits: Limits { capacity: pool.capacity, members: capacities.collect(), queue: pool.queue },
     }
 }
 

@@ -24,7 +24,22 @@ pub struct PoolView {
     ejectable: usize,
     ejected: usize,
     tunnels: u32,
+    max_in_flight: Option<u32>,
+    max_connections: Option<u32>,
+    in_flight: u32,
+    connections: Option<u32>,
+    queue: Option<QueueView>,
+    turned_away: u64,
     members: Vec<MemberView>,
+}
+
+/// Requests that wait for room.
+#[derive(Debug, Serialize)]
+struct QueueView {
+    length: usize,
+    /// 0 where a reload took the queue away and some still wait.
+    size: usize,
+    timeout_ms: f64,
 }
 
 /// One member.
@@ -46,6 +61,9 @@ pub struct MemberView {
     latency_ms: Option<f64>,
     in_flight: u32,
     tunnels: u32,
+    max_in_flight: Option<u32>,
+    connections: Option<u32>,
+    max_connections: Option<u32>,
     ejected_because: Option<&'static str>,
     next_probe_at: Option<String>,
     last_probe: Option<ProbeView>,
@@ -92,9 +110,22 @@ impl PoolView {
                 ejectable: picture.ejectable,
                 ejected: picture.ejected,
                 tunnels: live.iter().map(|member| member.tunnels()).sum(),
+                max_in_flight: pool.live.capacity().max_in_flight,
+                max_connections: pool.live.capacity().max_connections,
+                in_flight: live.iter().map(|member| member.in_flight()).sum(),
+                connections: pool.live.connections(),
+                queue: QueueView::new(pool.live.queue()),
+                turned_away: pool.live.turned_away(),
                 members: members.collect(),
             }
         })
+    }
+}
+
+impl QueueView {
+    fn new(queue: &pool::Queue) -> Option<QueueView> {
+        let (length, size) = (queue.length(), queue.size());
+        (size > 0 || length > 0).then(|| QueueView { length, size, timeout_ms: millis(queue.timeout()) })
     }
 }
 
@@ -133,6 +164,9 @@ impl MemberView {
             latency_ms: member.latency().map(millis),
             in_flight: live.in_flight(),
             tunnels: live.tunnels(),
+            max_in_flight: live.capacity().max_in_flight,
+            connections: live.connections(),
+            max_connections: live.capacity().max_connections,
             ejected_because: because(member, standing),
             next_probe_at: next.map(time_of),
             last_probe: member.last_sample().map(|(sample, at)| ProbeView::new(sample, at)),

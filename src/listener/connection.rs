@@ -102,6 +102,8 @@ pub struct Connection {
     cut: AtomicU8,
     /// All of the present request is here: what comes now belongs to the next.
     whole: AtomicBool,
+    /// Nothing is read: it is only watched for its end.
+    watched: AtomicBool,
     /// Bytes of its body that have yet to come, where their number is known.
     body_left: AtomicU64,
     /// The status of an answer that was written while no request was being served.
@@ -126,6 +128,7 @@ impl Connection {
             began: AtomicU64::new(micros(now)),
             cut: AtomicU8::new(Cut::None as u8),
             whole: AtomicBool::new(false),
+            watched: AtomicBool::new(false),
             body_left: AtomicU64::new(UNKNOWN),
             own_status: AtomicU16::new(0),
             own_bytes: AtomicUsize::new(0),
@@ -312,6 +315,20 @@ impl Connection {
         }
     }
 
+    /// From now on what comes is left in the kernel, and a read ends only when the client leaves; until what this returns is
+    /// dropped.
+    pub fn watch(&self) -> Watch<'_> {
+        self.watched.store(true, Relaxed);
+        // It has no limit in time of its own while it is watched.
+        self.request_must_end_by(None);
+        Watch(self)
+    }
+
+    /// Whether it is only watched.
+    pub fn is_watched(&self) -> bool {
+        self.watched.load(Relaxed)
+    }
+
     /// Whether nothing more of the present request is to come.
     pub fn awaits_nothing(&self) -> bool {
         self.request_is_whole() || self.body_left.load(Relaxed) == 0
@@ -353,6 +370,16 @@ impl Connection {
         self.phase.store(Phase::Header as u8, Relaxed);
         self.header_bytes.store(bytes, Relaxed);
         self.began.store(micros(now), Relaxed);
+    }
+}
+
+/// Nothing is read from a connection as long as this lives.
+#[derive(Debug)]
+pub struct Watch<'a>(&'a Connection);
+
+impl Drop for Watch<'_> {
+    fn drop(&mut self) {
+        self.0.watched.store(false, Relaxed);
     }
 }
 

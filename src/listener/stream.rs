@@ -204,7 +204,8 @@ impl AsyncRead for Conduit {
         if this.connection.tunnel().terms().is_some() {
             return this.poll_tunnel(cx, buf);
         }
-        if this.connection.phase() == Phase::Request && this.connection.awaits_nothing() {
+        let only_watched = this.connection.awaits_nothing() || this.connection.is_watched();
+        if this.connection.phase() == Phase::Request && only_watched {
             this.send_meanwhile(cx)?;
             return this.poll_watch(cx);
         }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
+use super::hall::Entry;
 use super::{Headline, Member, Roster};
 use crate::health::Standing;
 
@@ -16,6 +17,7 @@ pub struct Lease {
     standing: Standing,
     choice: Choice,
     is_tunnel: bool,
+    entry: Entry,
 }
 
 /// How a member was chosen among those who may serve.
@@ -28,10 +30,10 @@ pub enum Choice {
 }
 
 impl Lease {
-    pub(super) fn new(roster: &Roster, index: usize, choice: Choice) -> Lease {
+    /// Of a request that came in by `entry` and has a seat on the member at `index`.
+    pub(super) fn new(roster: &Roster, index: usize, choice: Choice, entry: Entry) -> Lease {
         let member = roster.members()[index].clone();
-        member.enter();
-        Lease { member, headline: roster.headline(), standing: roster.standing(index), choice, is_tunnel: false }
+        Lease { member, headline: roster.headline(), standing: roster.standing(index), choice, is_tunnel: false, entry }
     }
 
     /// How it was chosen.
@@ -68,6 +70,8 @@ impl Drop for Lease {
         if self.is_tunnel {
             self.member.tunnel_closes();
         }
+        // After it: who is woken by this finds the seat.
+        self.member.hall.leave(self.entry);
     }
 }
 

@@ -7,24 +7,43 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
+use super::hall::{Hall, PackedCapacity, requests};
+use super::seats::Seats;
+use crate::config::Capacity;
 use crate::health::{self, Key, MemberId};
 
 /// No latency is known yet.
 const NO_LATENCY: u64 = u64::MAX;
 
 /// One member of a pool, for as long as its identity lasts.
+///
+/// What every pick touches comes first, beside the count of who holds it: in a large pool that is one look into memory.
 #[derive(Debug)]
+#[repr(C)]
 pub struct Member {
+    in_flight: Seats,
+    pub(super) hall: Arc<Hall>,
     id: MemberId,
     key: Key,
     /// `address` as text, for logs: `10.0.0.1:80`, or the name where it has no address.
     label: Arc<str>,
-    in_flight: AtomicU32,
     aside: Box<Aside>,
     /// Passes in the upper half, places shown in the lower.
     window: AtomicU64,
     latency_us: AtomicU64,
     next_probe_at: Arc<AtomicU64>,
+    pub(super) berths: Box<Berths>,
+}
+
+/// What only a member with a limit is asked for: apart, so that members that are picked lie close together.
+#[derive(Debug)]
+pub(super) struct Berths {
+    /// Its limits, as configured.
+    capacity: PackedCapacity,
+    /// Its connections; counted while it has a limit, or its pool.
+    pub(super) connections: Seats,
+    /// One of them was closed, or is idle now.
+    pub(super) freed: Notify,
 }
 
 /// What no pick looks at: apart, so that members that are compared lie close together.
@@ -37,19 +56,25 @@ struct Aside {
 }
 
 impl Member {
-    /// The live part of `member`.
-    pub fn new(member: &health::Member) -> Member {
+    /// The live part of `member` in the pool whose hall this is.
+    pub(super) fn new(member: &health::Member, hall: &Arc<Hall>) -> Member {
         let key = member.spec().key.clone();
         let label = key.address.map_or_else(|| key.name.clone(), |a| a.to_string());
         let live = Member {
             id: member.id(),
             key,
             label: label.into(),
-            in_flight: AtomicU32::new(0),
             aside: Box::default(),
+            in_flight: Seats::unlimited(),
+            hall: hall.clone(),
             window: AtomicU64::new(0),
             latency_us: AtomicU64::new(NO_LATENCY),
             next_probe_at: Arc::default(),
+            berths: Box::new(Berths {
+                capacity: PackedCapacity::default(),
+                connections: Seats::unlimited(),
+                freed: Notify::new(),
+            }),
         };
         live.learn(member);
         live
@@ -85,7 +110,24 @@ impl Member {
 
     /// Requests on it now.
     pub fn in_flight(&self) -> u32 {
-        self.in_flight.load(Relaxed)
+        self.in_flight.taken()
+    }
+
+    /// Open connections to it; `None` where they are not counted, for want of a limit.
+    pub fn connections(&self) -> Option<u32> {
+        self.counts_connections().then(|| self.berths.connections.taken())
+    }
+
+    /// Its limits, as configured.
+    pub fn capacity(&self) -> Capacity {
+        self.berths.capacity.read()
+    }
+
+    /// New limits: what runs goes on.
+    pub(super) fn set_capacity(&self, capacity: Capacity) {
+        self.berths.capacity.set(capacity);
+        self.in_flight.set_limit(requests(capacity));
+        self.berths.connections.set_limit(capacity.max_connections);
     }
 
     /// Of the requests on it, those that became tunnels.
@@ -137,12 +179,13 @@ impl Member {
         &self.next_probe_at
     }
 
-    pub(super) fn enter(&self) {
-        self.in_flight.fetch_add(1, Relaxed);
+    /// Takes a seat for a request; false when it is full.
+    pub(super) fn enter(&self) -> bool {
+        self.in_flight.take()
     }
 
     pub(super) fn leave(&self) {
-        self.in_flight.fetch_sub(1, Relaxed);
+        self.in_flight.give_back();
     }
 
     pub(super) fn tunnel_opens(&self) {

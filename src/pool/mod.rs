@@ -7,9 +7,15 @@
 //! Not here: how a probe is made (`probe`), how a request is sent (`proxy`), which request comes here (`route`).
 
 mod budget;
+#[cfg(test)]
+mod full;
+mod hall;
 mod lease;
+mod link;
 mod member;
+mod queue;
 mod roster;
+mod seats;
 #[cfg(test)]
 mod settled;
 #[cfg(test)]
@@ -25,12 +31,18 @@ use arc_swap::ArcSwap;
 use tokio::sync::Notify;
 
 pub use budget::Budget;
+pub use hall::Limits;
 pub use lease::{Choice, Lease, Waiting};
+pub use link::{Berth, Crowded, HangUp, InUse, Link, Manner};
 pub use member::Member;
+pub use queue::{Place, Queue};
 pub use roster::{Headline, Roster};
 pub use usage::Usage;
 
+use hall::{Entry, Hall};
+
 use crate::balance::{Policy, Rings, Seat};
+use crate::config::Capacity;
 use crate::health::{self, Admin, Change, MemberId, Mode, Pace, PoolHealth, Rules, Sample, Spec, Standing, Verdict};
 use crate::telemetry::{EventLog, HEALTH};
 
@@ -51,6 +63,7 @@ pub struct Pool {
     turn: AtomicUsize,
     changed: Notify,
     waiters: AtomicUsize,
+    hall: Arc<Hall>,
     budget: Budget,
     usage: Usage,
     events: Arc<EventLog>,
@@ -83,6 +96,17 @@ pub struct Plan {
     pub budget_percent: u32,
     /// Who is in it.
     pub members: Vec<Spec>,
+    /// What it takes on at once.
+    pub limits: Limits,
+}
+
+/// Who asks for a member.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Comes {
+    /// A request that has not waited.
+    Now,
+    /// The first in the queue.
+    InTurn,
 }
 
 /// What a pool says when asked for a member.
@@ -91,6 +115,8 @@ pub enum Pick {
     Member(Lease),
     /// Nobody is proven yet: wait for a change of the roster, but no longer than until then.
     Wait,
+    /// Everyone who may be picked has as many requests as they may, or the pool has, or others wait for that already.
+    Full,
     /// Nobody is healthy, and the pool's rule is to fail.
     AllUnhealthy,
     /// There is nobody to pick: no enabled member with an address, or all of them have been tried.
@@ -100,11 +126,13 @@ pub enum Pick {
 impl Pool {
     /// A pool that starts at `now`. Its first turn is at random, so that restarts do not favour the first member.
     pub fn new(name: &str, now: Duration, plan: Plan, events: Arc<EventLog>) -> Pool {
-        let Plan { rules, policy, budget_percent, members: specs } = plan;
+        let Plan { rules, policy, budget_percent, members: specs, limits } = plan;
         let settles_at = now + rules.initial_wait;
         let rings = rings(&policy, &specs, None);
         let health = PoolHealth::new(now, rules, specs);
-        let members: Vec<_> = health.members().iter().map(|m| Arc::new(Member::new(m))).collect();
+        let hall = Arc::new(Hall::new(&limits));
+        let members: Vec<_> = health.members().iter().map(|m| Arc::new(Member::new(m, &hall))).collect();
+        limit(&members, &limits);
         let roster = Roster::new(&health, &policy, rings.as_deref(), &members);
         if health.picture().mode == Mode::Down {
             // From its first moment: nothing else would ever tell.
@@ -125,6 +153,7 @@ impl Pool {
             turn: AtomicUsize::new(fastrand::usize(..)),
             changed: Notify::new(),
             waiters: AtomicUsize::new(0),
+            hall,
             budget: Budget::new(budget_percent),
             usage: Usage::new(now),
             events,
@@ -153,19 +182,69 @@ impl Pool {
 
     /// Picks a member for a request that has tried `tried` already; `key` is what it goes by, where keys count.
     pub fn pick(&self, tried: &[MemberId], key: Option<&[u8]>) -> Pick {
+        self.take_seat(Comes::Now, tried, key)
+    }
+
+    /// The same for the first of those who wait.
+    pub fn pick_in_turn(&self, _first: &Place<'_>, tried: &[MemberId], key: Option<&[u8]>) -> Pick {
+        self.take_seat(Comes::InTurn, tried, key)
+    }
+
+    fn take_seat(&self, comes: Comes, tried: &[MemberId], key: Option<&[u8]>) -> Pick {
         let roster = self.roster.load();
         match roster.mode() {
             Mode::Waiting => return Pick::Wait,
             Mode::Down if roster.fails_when_unhealthy() => return Pick::AllUnhealthy,
             _ => {}
         }
-        match roster.pick(&self.turn, fastrand::u64(..), key, tried) {
-            Some(index) => {
-                let choice = if key.is_some() && roster.goes_by_key() { Choice::ByKey } else { Choice::ByPolicy };
-                Pick::Member(Lease::new(&roster, index, choice))
-            }
-            None => Pick::Nobody,
+        // Whoever comes now stands behind those who wait.
+        let entry = match comes {
+            Comes::Now if self.hall.queue.length() > 0 => Entry::Full,
+            Comes::Now | Comes::InTurn => self.hall.enter(),
+        };
+        if entry == Entry::Full {
+            return if roster.has_others(tried) { Pick::Full } else { Pick::Nobody };
         }
+        if let Some(index) = roster.pick(&self.turn, || fastrand::u64(..), key, tried) {
+            let choice = if key.is_some() && roster.goes_by_key() { Choice::ByKey } else { Choice::ByPolicy };
+            return Pick::Member(Lease::new(&roster, index, choice, entry));
+        }
+        self.hall.give_back(entry);
+        if comes == Comes::Now {
+            // It may have held the pool's last seat for a moment, in the way of one who waits by now.
+            self.hall.queue.wake();
+        }
+        if roster.has_others(tried) { Pick::Full } else { Pick::Nobody }
+    }
+
+    /// A place among those who wait for room; `None` where there is no queue, or it is full.
+    pub fn join_queue(&self) -> Option<Place<'_>> {
+        self.hall.queue.join()
+    }
+
+    /// Where requests wait for room.
+    pub fn queue(&self) -> &Queue {
+        &self.hall.queue
+    }
+
+    /// What all members take on together, as configured.
+    pub fn capacity(&self) -> Capacity {
+        self.hall.capacity()
+    }
+
+    /// Open connections to all members; `None` where they are not counted, for want of a limit.
+    pub fn connections(&self) -> Option<u32> {
+        self.hall.connections.limit().map(|_| self.hall.connections.taken())
+    }
+
+    /// How many requests found no room, not even after a wait.
+    pub fn turned_away(&self) -> u64 {
+        self.hall.turned_away()
+    }
+
+    /// One more found no room.
+    pub fn turn_away(&self) {
+        self.hall.turn_away();
     }
 
     /// A seat among the requests that wait for a first verdict; `None` when all are taken.
@@ -221,7 +300,7 @@ impl Pool {
 
     /// A reload: other rules and members; what is known of those that stay is kept.
     pub fn reshape(&self, now: Duration, plan: Plan) {
-        let Plan { rules, policy, budget_percent, members: specs } = plan;
+        let Plan { rules, policy, budget_percent, members: specs, limits } = plan;
         // Before the lock is taken: a large ring takes its time.
         let present = self.board().rings.clone();
         let rings = rings(&policy, &specs, present);
@@ -232,9 +311,11 @@ impl Pool {
         let changes = board.health.reshape(now, rules, specs);
         let changes = in_effect(changes, &wanted, &board.health);
         self.tell_of_leavers(gone, &board.health);
+        self.hall.set(&limits, board.members.iter().map(|member| member.in_flight()).sum());
         let mut before: HashMap<MemberId, Arc<Member>> = board.members.drain(..).map(|m| (m.id(), m)).collect();
         self.tell_of_joiners(&before, &board.health);
-        let members: Vec<_> = board.health.members().iter().map(|m| keep_or_make(&before, m)).collect();
+        let members: Vec<_> = board.health.members().iter().map(|m| keep_or_make(&before, m, &self.hall)).collect();
+        limit(&members, &limits);
         if members.iter().any(|m| !before.contains_key(&m.id())) {
             // Turns that stay in step with reloads would favour a member for ever (case C44).
             self.turn.store(fastrand::usize(..), Relaxed);
@@ -309,6 +390,7 @@ impl Pool {
         board.roster_is_stale = false;
         self.roster.store(Arc::new(Roster::new(&board.health, &board.policy, board.rings.as_deref(), &board.members)));
         self.changed.notify_waiters();
+        self.hall.queue.wake();
         self.events.announce(&self.name, &board.health, changes);
     }
 
@@ -373,13 +455,20 @@ fn leavers(health: &PoolHealth) -> Vec<(MemberId, health::Key, Standing)> {
 }
 
 /// The live part of a member: the one it had before, if it is no newcomer.
-fn keep_or_make(before: &HashMap<MemberId, Arc<Member>>, member: &health::Member) -> Arc<Member> {
+fn keep_or_make(before: &HashMap<MemberId, Arc<Member>>, member: &health::Member, hall: &Arc<Hall>) -> Arc<Member> {
     match before.get(&member.id()) {
         Some(live) => {
             live.learn(member);
             live.clone()
         }
-        None => Arc::new(Member::new(member)),
+        None => Arc::new(Member::new(member, hall)),
+    }
+}
+
+/// Gives each member its limits.
+fn limit(members: &[Arc<Member>], limits: &Limits) {
+    for (index, member) in members.iter().enumerate() {
+        member.set_capacity(limits.members.get(index).copied().unwrap_or_default());
     }
 }
 

@@ -92,27 +92,98 @@ impl Roster {
         self.balancer.goes_by_key()
     }
 
-    pub(super) fn pick(&self, turn: &AtomicUsize, draw: u64, key: Option<&[u8]>, tried: &[MemberId]) -> Option<usize> {
-        if tried.is_empty() {
-            return self.pick_beside(turn, draw, key, &[]);
+    /// Takes a seat on a member beside `tried`: its index. Every call of `draw` is another random number.
+    ///
+    /// `None` when everyone is full, or was tried ([`Roster::has_others`]).
+    pub(super) fn pick(
+        &self,
+        turn: &AtomicUsize,
+        draw: impl Fn() -> u64,
+        key: Option<&[u8]>,
+        tried: &[MemberId],
+    ) -> Option<usize> {
+        let choose = |out: &[usize]| self.pick_beside(turn, draw(), key, out);
+        if !tried.is_empty() {
+            return self.pick_another(choose, &draw, tried, None);
         }
-        // Only a retry comes here, so it may look for its few members by hand.
-        let tried: Vec<usize> =
-            self.members.iter().enumerate().filter(|(_, m)| tried.contains(&m.id())).map(|(i, _)| i).collect();
-        self.pick_beside(turn, draw, key, &tried)
+        let index = choose(&[])?;
+        if self.members[index].enter() { Some(index) } else { self.pick_another(choose, &draw, tried, Some(index)) }
     }
 
-    fn pick_beside(&self, turn: &AtomicUsize, draw: u64, key: Option<&[u8]>, tried: &[usize]) -> Option<usize> {
+    /// Only a retry, or who has met a full member, comes here; so it may look for its few members by hand.
+    #[cold]
+    fn pick_another(
+        &self,
+        choose: impl Fn(&[usize]) -> Option<usize>,
+        draw: impl Fn() -> u64,
+        tried: &[MemberId],
+        full: Option<usize>,
+    ) -> Option<usize> {
+        let mut out = LeftOut::default();
+        full.into_iter().for_each(|index| out.add(index));
+        if !tried.is_empty() {
+            let tried = self.members.iter().enumerate().filter(|(_, m)| tried.contains(&m.id()));
+            tried.for_each(|(index, _)| out.add(index));
+        }
+        while !out.is_over() {
+            let index = choose(out.as_slice())?;
+            if self.members[index].enter() {
+                return Some(index);
+            }
+            out.add(index);
+        }
+        self.scan(draw() as usize, tried)
+    }
+
+    /// One after another, from some place on: the healthy first.
+    fn scan(&self, start: usize, tried: &[MemberId]) -> Option<usize> {
+        let candidates = self.balancer.candidates();
+        let (behind, ahead) = candidates.split_at(start % candidates.len().max(1));
+        let all = || ahead.iter().chain(behind);
+        let healthy_first = all().filter(|c| !c.kept).chain(all().filter(|c| c.kept));
+        let mut indices = healthy_first.map(|candidate| candidate.index);
+        indices.find(|index| !tried.contains(&self.members[*index].id()) && self.members[*index].enter())
+    }
+
+    fn pick_beside(&self, turn: &AtomicUsize, draw: u64, key: Option<&[u8]>, out: &[usize]) -> Option<usize> {
         let load = |index: usize| self.members[index].in_flight();
         match key.filter(|_| self.balancer.goes_by_key()) {
-            Some(key) => self.balancer.pick_for(key, load, || self.in_flight(), tried),
-            None => self.balancer.pick(turn, draw, load, tried),
+            Some(key) => self.balancer.pick_for(key, load, || self.in_flight(), out),
+            None => self.balancer.pick(turn, draw, load, out),
         }
     }
 
     /// Requests on all who may be picked.
     fn in_flight(&self) -> u64 {
         self.balancer.candidates().iter().map(|c| u64::from(self.members[c.index].in_flight())).sum()
+    }
+}
+
+/// Members that a pick leaves out, on the stack: tried before, or full.
+#[derive(Debug, Default)]
+struct LeftOut {
+    indices: [usize; LeftOut::MOST],
+    len: usize,
+}
+
+impl LeftOut {
+    /// As many as the balancer tells apart in its fast way; beyond that one looks at each member anyway.
+    const MOST: usize = 16;
+
+    fn add(&mut self, index: usize) {
+        if let Some(place) = self.indices.get_mut(self.len) {
+            *place = index;
+        }
+        self.len += 1;
+    }
+
+    /// Whether some did not fit.
+    fn is_over(&self) -> bool {
+        self.len > LeftOut::MOST
+    }
+
+    fn as_slice(&self) -> &[usize] {
+        &self.indices[..self.len.min(LeftOut::MOST)]
     }
 }
 

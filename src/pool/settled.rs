@@ -24,7 +24,13 @@ fn plan(ports: &[u16]) -> Plan {
         let key = Key { name: address.to_string(), address: Some(address), tls: false };
         Spec { key, weight: 1, split: 1, tier: 0, admin: Admin::Enabled, source: None, fingerprint: 0 }
     };
-    Plan { rules, policy: Policy::RoundRobin, budget_percent: 20, members: ports.iter().map(spec).collect() }
+    Plan {
+        rules,
+        policy: Policy::RoundRobin,
+        budget_percent: 20,
+        members: ports.iter().map(spec).collect(),
+        limits: Limits::default(),
+    }
 }
 
 /// A pool that began at 0 and whose members have all answered.

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::health::{Gates, Initial, Judge, Key, OnAllUnhealthy, Reason, Standing};
 
-fn ms(ms: u64) -> Duration {
+pub(super) fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
@@ -21,7 +21,7 @@ fn spec(number: u8) -> Spec {
 }
 
 /// `count` members, healthy from the start; one sample is enough, half may be ejected.
-fn plan(count: u8) -> Plan {
+pub(super) fn plan(count: u8) -> Plan {
     let rules = Rules {
         judge: Judge::Consecutive { failures: 1, passes: 1 },
         initial: Initial::Healthy,
@@ -34,7 +34,13 @@ fn plan(count: u8) -> Plan {
         probed: true,
         memory: Duration::from_secs(300),
     };
-    Plan { rules, policy: Policy::RoundRobin, budget_percent: 20, members: (1..=count).map(spec).collect() }
+    Plan {
+        rules,
+        policy: Policy::RoundRobin,
+        budget_percent: 20,
+        members: (1..=count).map(spec).collect(),
+        limits: Limits::default(),
+    }
 }
 
 fn unproven(plan: Plan) -> Plan {
@@ -45,11 +51,11 @@ fn fastest(plan: Plan) -> Plan {
     Plan { policy: Policy::Fastest { sensitivity: Duration::ZERO }, ..plan }
 }
 
-fn pool(plan: Plan) -> Pool {
+pub(super) fn pool(plan: Plan) -> Pool {
     Pool::new("web", Duration::ZERO, plan, Arc::default())
 }
 
-fn ids(pool: &Pool) -> Vec<MemberId> {
+pub(super) fn ids(pool: &Pool) -> Vec<MemberId> {
     pool.roster().members().iter().map(|member| member.id()).collect()
 }
 
@@ -61,11 +67,11 @@ fn fail() -> Sample {
     Sample::fail(Reason::Status, ms(1))
 }
 
-fn report(pool: &Pool, now: Duration, member: MemberId, sample: Sample) {
+pub(super) fn report(pool: &Pool, now: Duration, member: MemberId, sample: Sample) {
     pool.report(now, member, 7, sample);
 }
 
-fn picked(pool: &Pool) -> MemberId {
+pub(super) fn picked(pool: &Pool) -> MemberId {
     match pool.pick(&[], None) {
         Pick::Member(lease) => lease.member().id(),
         _ => panic!("nobody was picked"),
@@ -250,7 +256,7 @@ prop_compose! {
     ) -> Plan {
         let on_all_unhealthy = if fails { OnAllUnhealthy::Fail } else { OnAllUnhealthy::RoundRobin };
         let rules = Rules { initial, max_unhealthy_percent: percent, on_all_unhealthy, ..plan(0).rules };
-        Plan { rules, policy, budget_percent: 20, members: specs.into_iter().take(count).collect() }
+        Plan { rules, policy, budget_percent: 20, members: specs.into_iter().take(count).collect(), limits: Limits::default() }
     }
 }
 
@@ -297,7 +303,7 @@ fn only_the_fit_are_picked(pool: &Pool) {
         Pick::Wait => mode == Mode::Waiting,
         Pick::AllUnhealthy => mode == Mode::Down && fails,
         Pick::Nobody => !matches!(mode, Mode::Waiting),
-        Pick::Member(_) => false,
+        Pick::Member(_) | Pick::Full => false,
     };
     assert!(as_it_should && leases.len() == in_rotation, "{} of {in_rotation} were picked in {mode:?}", leases.len());
     let in_flight = || pool.roster().members().iter().map(|member| member.in_flight()).sum::<u32>();

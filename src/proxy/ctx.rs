@@ -15,7 +15,7 @@ use super::retry::Spent;
 use crate::clock;
 use crate::health::{MemberId, Window};
 use crate::listener::{Connection, InFlight, Terms};
-use crate::pool::Lease;
+use crate::pool::{InUse, Lease};
 use crate::snapshot::{Served, Snapshot};
 use crate::telemetry::{AccessLog, Attempt, AttemptResult, Pick};
 
@@ -54,6 +54,10 @@ pub struct Ctx {
     pub hash_key: Option<Vec<u8>>,
     /// By when it must be over.
     pub deadline: Option<Duration>,
+    /// The present attempt's connection, where connections are counted; before the seat, which whoever gets next may need it.
+    pub link: Option<InUse>,
+    /// The present attempt's connection was given up before anything was sent on it.
+    pub link_was_given_up: bool,
     /// The seat on the member of the present attempt.
     pub lease: Option<Lease>,
     /// The member that lost an idle race is dialled afresh.
@@ -102,6 +106,8 @@ impl Ctx {
             pool: None,
             hash_key: None,
             deadline: None,
+            link: None,
+            link_was_given_up: false,
             lease: None,
             again: None,
             picked: None,
@@ -219,6 +225,9 @@ impl Ctx {
 
     /// Nobody could be picked: the line says how the pool stood, unless it has attempts to tell of.
     pub fn nobody_picked(&mut self, waited: Duration) {
+        if let Some(lb) = &mut self.lb {
+            lb.waited += waited;
+        }
         let Some(pool) = self.pool.as_ref().filter(|_| self.attempts.is_empty()) else { return };
         let roster = pool.live.roster();
         let picture = roster.picture();
@@ -251,6 +260,17 @@ impl Ctx {
         }
     }
 
+    /// Whether something may have been sent to a member.
+    pub fn was_sent(&self) -> bool {
+        self.spent.attempts + self.spent.races > 0
+    }
+
+    /// The client has left while nothing was being sent: that is how the request ends, whatever failed before.
+    pub fn hung_up(&mut self, waited: Duration) {
+        self.nobody_picked(waited);
+        (self.refusal, self.fault) = (None, None);
+    }
+
     /// All of the answer has been passed on. Where the client still sends its request, it has a little time to see that
     /// it need not.
     pub fn answer_ends(&mut self) {
@@ -274,6 +294,7 @@ impl Ctx {
     /// The attempt is over; its seat is given back.
     pub fn attempt_ended(&mut self, result: AttemptResult, bytes: u64) -> Option<Lease> {
         let since = clock::monotonic().saturating_sub(self.attempt_began);
+        self.link = None;
         let lease = self.lease.take()?;
         if let Some(attempt) = self.attempts.last_mut() {
             attempt.result = result;

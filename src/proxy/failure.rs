@@ -29,6 +29,12 @@ pub fn exchanging(ctx: &mut Ctx, session: &Session, mut error: Box<Error>, reuse
         error.set_retry(false);
         return error;
     }
+    if std::mem::take(&mut ctx.link_was_given_up) {
+        // Another request needed its place, and nothing was sent: no race was lost, and nobody is to blame.
+        ctx.again = ctx.attempt_ended(AttemptResult::Reset, 0);
+        error.set_retry(true);
+        return error;
+    }
     // Pingora marks what failed while an answer was awaited; a connection that had gone stale may refuse the request first.
     let unsent = *error.esource() == ErrorSource::Upstream && *error.etype() == ErrorType::WriteError;
     let stale = matches!(error.retry, RetryType::ReusedOnly) || unsent;

@@ -19,11 +19,11 @@ use pingora::{Error, ErrorType, Result};
 use super::ctx::{Answer, Ctx};
 use super::headers::{self, Hop};
 use super::peer::{self, Connection, Purpose};
-use super::pick::{self, Picked};
+use super::pick::{self, Picked, WhenFull, Wish};
 use super::refusal::{self, Refusal};
-use super::{Proxy, admit, failure, key, max_forwards, upgrade};
+use super::{Proxy, admit, dial, failure, key, max_forwards, upgrade};
 use crate::clock;
-use crate::listener::CONNECTION;
+use crate::listener::{self, CONNECTION};
 use crate::pool::Member;
 use crate::snapshot::Served;
 
@@ -50,7 +50,7 @@ impl Hooks {
     /// is now.
     fn way_to(
         &self,
-        member: &Member,
+        member: &Arc<Member>,
         pool: &Served,
         remaining: Option<Duration>,
         connection: Connection,
@@ -106,7 +106,7 @@ impl ProxyHttp for Hooks {
         if let Some(pool) = ctx.pool.clone() {
             let wanted = pool.config.hash_key.as_ref();
             ctx.hash_key = wanted.and_then(|wanted| key::key(wanted, session.req_header(), ctx.client));
-            ctx.picked = Some(pick(ctx, &pool).await?);
+            ctx.picked = Some(pick(session, ctx, &pool).await?);
         }
         Ok(false)
     }
@@ -117,7 +117,7 @@ impl ProxyHttp for Hooks {
         let (picked, connection) = match (ctx.again.take(), ctx.picked.take()) {
             (Some(lease), _) => (Picked { lease, waited: Duration::ZERO }, Connection::Fresh),
             (None, Some(picked)) => (picked, Connection::Any),
-            (None, None) => (pick(ctx, &pool).await?, Connection::Any),
+            (None, None) => (pick(session, ctx, &pool).await?, Connection::Any),
         };
         let purpose = if ctx.asks_for_tunnel { Purpose::Tunnel(ctx.connection.clone()) } else { Purpose::Exchange };
         let Some(peer) = self.way_to(picked.lease.member(), &pool, ctx.remaining(), connection, purpose) else {
@@ -149,10 +149,17 @@ impl ProxyHttp for Hooks {
         reused: bool,
         _peer: &HttpPeer,
         _fd: std::os::fd::RawFd,
-        _digest: Option<&Digest>,
+        digest: Option<&Digest>,
         ctx: &mut Ctx,
     ) -> Result<()> {
         ctx.attempt_connected(reused);
+        if let Some(link) = digest.and_then(dial::link) {
+            ctx.link = link.take_up();
+            ctx.link_was_given_up = ctx.link.is_none();
+        }
+        if ctx.link_was_given_up {
+            return Err(Error::new_up(ErrorType::ConnectionClosed));
+        }
         Ok(())
     }
 
@@ -282,14 +289,40 @@ impl ProxyHttp for Hooks {
     }
 }
 
-/// Picks a member for the next attempt, within the request's own time.
-async fn pick(ctx: &mut Ctx, pool: &Served) -> Result<Picked> {
-    let wish = pick::Wish { avoided: ctx.avoided(), key: ctx.hash_key.as_deref(), limit: ctx.remaining() };
-    let picked = pick::pick(&pool.live, wish).await;
+/// Picks a member for the next attempt, within the request's own time and as long as the client is there.
+async fn pick(session: &mut Session, ctx: &mut Ctx, pool: &Served) -> Result<Picked> {
+    // Whatever was sent may be processed already: such a request is answered, and not kept waiting for room.
+    let when_full = if ctx.was_sent() { WhenFull::GiveUp } else { WhenFull::Queue };
+    let key = ctx.hash_key.as_deref();
+    let wish = Wish { avoided: ctx.avoided(), key, limit: ctx.remaining(), when_full };
+    let began = clock::monotonic();
+    let picked = match pick::now(&pool.live, wish) {
+        Some(picked) => picked,
+        None => tokio::select! {
+            biased;
+            picked = pick::later(&pool.live, wish) => picked,
+            () = left(session, &ctx.connection) => {
+                ctx.hung_up(clock::monotonic().saturating_sub(began));
+                return Err(Error::new_down(ErrorType::ConnectionClosed));
+            }
+        },
+    };
     picked.map_err(|pick::Nobody { refusal, waited }| {
         ctx.nobody_picked(waited);
         refuse(ctx, refusal)
     })
+}
+
+/// Resolves when the client has left. What it sends stays where it is.
+async fn left(session: &mut Session, connection: &listener::Connection) {
+    let _watch = connection.watch();
+    if let ServerSession::H1(h1) = session.as_downstream_mut() {
+        match h1.idle().await {
+            Ok(0) | Err(_) => return,
+            Ok(_) => {}
+        }
+    }
+    std::future::pending().await
 }
 
 /// Marks the request as refused and makes the error that takes it to `fail_to_proxy`.

@@ -1,10 +1,10 @@
 //! A request's way through the proxy, as plain functions over Pingora's header types and our own context.
 //!
 //! [`hooks`] is the only `ProxyHttp`; it calls the steps and holds no decision. The steps: [`admit`] (limits, client,
-//! route), [`key`] (what it goes by), [`pick`] (a member, or a wait for one), [`peer`] and [`connector`] (how Pingora is
-//! told to reach it), [`headers`] (what goes up and what comes down), [`upgrade`] (who may have another protocol, and
-//! [`member_end`] the stream to a member for it), [`failure`] (what follows a failed attempt: [`blame`] says whose fault it was,
-//! [`retry`] whether to try again), [`refusal`] (answers of our own), [`ctx`] (what a request knows of itself),
+//! route), [`key`] (what it goes by), [`pick`] (a member, or a wait for one), [`peer`], [`connector`] and [`dial`] (how
+//! Pingora is told to reach it), [`headers`] (what goes up and what comes down), [`upgrade`] (who may have another protocol,
+//! and [`member_end`] the stream to a member for it), [`failure`] (what follows a failed attempt: [`blame`] says whose fault it
+//! was, [`retry`] whether to try again), [`refusal`] (answers of our own), [`ctx`] (what a request knows of itself),
 //! [`line`](mod@line) (what the log will say of it).
 //!
 //! Not here: who is healthy (`pool`), sockets (`listener`), how an answer is framed (Pingora).
@@ -13,6 +13,7 @@ mod admit;
 mod blame;
 mod connector;
 mod ctx;
+mod dial;
 mod failure;
 mod framing;
 mod headers;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use pingora::upstreams::peer::HttpPeer;
 
 use super::Connector;
+use super::dial::Dial;
 use super::member_end::Switchable;
 use crate::health::Key;
 use crate::listener;
@@ -31,13 +32,16 @@ pub enum Purpose {
     Tunnel(Arc<listener::Connection>),
 }
 
+/// Spreads the ids of members over all keys: 2^64 over the golden ratio, odd.
+const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
+
 /// The peer for `member` of `pool`. `remaining` is what is left of the request's own time.
 ///
 /// `None`: the member has no address, or is of another generation, by whose settings it is to be reached. What is meant for
 /// a secure connection is never sent over a plain one.
 pub fn peer(
     pool: &Served,
-    member: &Member,
+    member: &Arc<Member>,
     remaining: Option<Duration>,
     connection: Connection,
     purpose: Purpose,
@@ -61,16 +65,22 @@ pub fn peer(
     peer.options.read_timeout = within(upstream.read_timeout);
     peer.options.write_timeout = within(upstream.write_timeout);
     peer.options.idle_timeout = Some(upstream.idle_timeout);
-    let connection = match purpose {
-        Purpose::Exchange => connection,
+    let (connection, switchable) = match purpose {
+        Purpose::Exchange => (connection, None),
         Purpose::Tunnel(client) => {
             let read_timeout = within(upstream.read_timeout).unwrap_or(upstream.read_timeout);
-            peer.options.custom_l4 = Some(Arc::new(Switchable { connection: client, read_timeout }));
             peer.options.read_timeout = None;
             // It will not be a pooled one again.
-            Connection::Fresh
+            (Connection::Fresh, Some(Switchable { connection: client, read_timeout }))
         }
     };
+    if member.counts_connections() {
+        // Its connections are its own, and none of them is from before they were counted.
+        peer.group_key ^= (member.id().0 + 1).wrapping_mul(SPREAD);
+        peer.options.custom_l4 = Some(Arc::new(Dial { member: member.clone(), switchable }));
+    } else if let Some(switchable) = switchable {
+        peer.options.custom_l4 = Some(Arc::new(switchable));
+    }
     if connection == Connection::Fresh {
         // Nobody shares this key, so nothing pooled fits; nor will anybody look for the connection again.
         peer.group_key = fastrand::u64(..);

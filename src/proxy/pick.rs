@@ -1,4 +1,4 @@
-//! A member for the next attempt, or a wait for one.
+//! A member for the next attempt, or a wait for one: for a first verdict at a cold start, or for room.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -8,18 +8,42 @@ use tokio::time::timeout;
 use super::refusal::Refusal;
 use crate::clock;
 use crate::health::{MemberId, Mode, Standing};
-use crate::pool::{Choice, Lease, Pick, Pool};
+use crate::pool::{Choice, Lease, Pick, Place, Pool};
 use crate::telemetry::PickReason;
 
 /// How long a waiter that nothing wakes waits before it looks again.
-const PATIENCE: Duration = Duration::from_millis(250);
+const PATIENCE: Duration = if cfg!(test) { NEVER } else { Duration::from_millis(250) };
+/// So that a test sees whether somebody is not woken.
+const NEVER: Duration = Duration::from_secs(24 * 3600);
+
+/// What is asked for.
+#[derive(Debug, Clone, Copy)]
+pub struct Wish<'a> {
+    /// None of these.
+    pub avoided: &'a [MemberId],
+    /// What the request goes by, where keys count.
+    pub key: Option<&'a [u8]>,
+    /// Within this time, which is the request's own.
+    pub limit: Option<Duration>,
+    /// What to do where everyone is full.
+    pub when_full: WhenFull,
+}
+
+/// What to do where everyone is full.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WhenFull {
+    /// Stand in line, if the pool has a queue.
+    Queue,
+    /// Do without.
+    GiveUp,
+}
 
 /// A picked member and how long it was waited for.
 #[derive(Debug)]
 pub struct Picked {
     /// The seat on it.
     pub lease: Lease,
-    /// Zero but at a cold start.
+    /// Zero but at a cold start, or where everyone was full.
     pub waited: Duration,
 }
 
@@ -32,28 +56,38 @@ pub struct Nobody {
     pub waited: Duration,
 }
 
-/// Who is wanted.
-#[derive(Debug, Clone, Copy)]
-pub struct Wish<'a> {
-    /// None of these.
-    pub avoided: &'a [MemberId],
-    /// What the request goes by, where keys count.
-    pub key: Option<&'a [u8]>,
-    /// Within this time.
-    pub limit: Option<Duration>,
+/// Picks a member of `pool`; `None` where that has to be waited for.
+pub fn now(pool: &Pool, wish: Wish<'_>) -> Option<Result<Picked, Nobody>> {
+    let waited = Duration::ZERO;
+    match choose(pool.pick(wish.avoided, wish.key)) {
+        Answer::Member(lease) => Some(Ok(Picked { lease, waited })),
+        Answer::Refuse(refusal) => Some(Err(Nobody { refusal, waited })),
+        Answer::Full if wish.when_full == WhenFull::GiveUp || pool.queue().size() == 0 => {
+            Some(Err(turned_away(pool, waited)))
+        }
+        Answer::Full | Answer::Wait => None,
+    }
 }
 
-/// Picks a member of `pool` as wished.
+/// Picks a member of `pool` that has to be waited for.
 ///
-/// At a cold start it waits for a first healthy member until the pool's deadline (health.md §2).
+/// At a cold start that is for a first healthy member until the pool's deadline (health.md §2), where everyone is full for
+/// room, in the pool's queue.
 ///
 /// # Errors
-/// Nobody can serve, all have been tried, too many wait already, or the request's own time is over.
-pub async fn pick(pool: &Pool, wish: Wish<'_>) -> Result<Picked, Nobody> {
-    match choose(pool, wish) {
-        Answer::Member(lease) => Ok(Picked { lease, waited: Duration::ZERO }),
-        Answer::Refuse(refusal) => Err(Nobody { refusal, waited: Duration::ZERO }),
-        Answer::Wait => wait(pool, wish).await,
+/// Nobody can serve, all have been tried, too many wait already or for too long, or the request's own time is over.
+pub async fn later(pool: &Pool, wish: Wish<'_>) -> Result<Picked, Nobody> {
+    let wait = Wait { pool, wish, since: clock::monotonic() };
+    let picked = match wait.for_verdicts().await {
+        Ok(Some(lease)) => Ok(lease),
+        Ok(None) => wait.for_room().await,
+        Err(refusal) => Err(refusal),
+    };
+    let waited = wait.waited();
+    match picked {
+        Ok(lease) => Ok(Picked { lease, waited }),
+        Err(Refusal::Overloaded) => Err(turned_away(pool, waited)),
+        Err(refusal) => Err(Nobody { refusal, waited }),
     }
 }
 
@@ -73,38 +107,102 @@ enum Answer {
     Member(Lease),
     Refuse(Refusal),
     Wait,
+    Full,
 }
 
-fn choose(pool: &Pool, wish: Wish<'_>) -> Answer {
-    match pool.pick(wish.avoided, wish.key) {
+fn choose(pick: Pick) -> Answer {
+    match pick {
         Pick::Member(lease) => Answer::Member(lease),
         Pick::Wait => Answer::Wait,
+        Pick::Full => Answer::Full,
         Pick::AllUnhealthy => Answer::Refuse(Refusal::AllUnhealthy),
         Pick::Nobody => Answer::Refuse(Refusal::NoMember),
     }
 }
 
-async fn wait(pool: &Pool, wish: Wish<'_>) -> Result<Picked, Nobody> {
-    let since = clock::monotonic();
-    let nobody = |refusal| Nobody { refusal, waited: clock::monotonic().saturating_sub(since) };
-    let _seat = pool.waiter().ok_or_else(|| nobody(Refusal::Overloaded))?;
-    let mut patience = pool.next_deadline().map_or(PATIENCE, |deadline| deadline.saturating_sub(since));
-    loop {
-        let mut changed = pin!(pool.changed());
-        // From here on a change is not missed.
-        changed.as_mut().enable();
-        match choose(pool, wish) {
-            Answer::Member(lease) => return Ok(Picked { lease, waited: nobody(Refusal::NoMember).waited }),
-            Answer::Refuse(refusal) => return Err(nobody(refusal)),
-            Answer::Wait => {}
-        }
-        let left = wish.limit.map(|limit| limit.saturating_sub(nobody(Refusal::Deadline).waited));
-        if left.is_some_and(|left| left.is_zero()) {
-            return Err(nobody(Refusal::Deadline));
-        }
-        if timeout(left.map_or(patience, |left| left.min(patience)), changed).await.is_err() {
-            pool.advance(clock::monotonic());
-            patience = PATIENCE;
+fn turned_away(pool: &Pool, waited: Duration) -> Nobody {
+    pool.turn_away();
+    Nobody { refusal: Refusal::Overloaded, waited }
+}
+
+/// One request's wait.
+struct Wait<'a> {
+    pool: &'a Pool,
+    wish: Wish<'a>,
+    since: Duration,
+}
+
+impl Wait<'_> {
+    /// Until there is somebody to pick; `None` where they are full.
+    async fn for_verdicts(&self) -> Result<Option<Lease>, Refusal> {
+        let pool = self.pool;
+        let mut seat = None;
+        let mut patience = pool.next_deadline().map_or(PATIENCE, |deadline| deadline.saturating_sub(self.since));
+        loop {
+            let mut changed = pin!(pool.changed());
+            // From here on a change is not missed.
+            changed.as_mut().enable();
+            match choose(pool.pick(self.wish.avoided, self.wish.key)) {
+                Answer::Member(lease) => return Ok(Some(lease)),
+                Answer::Refuse(refusal) => return Err(refusal),
+                Answer::Full => return Ok(None),
+                Answer::Wait => {}
+            }
+            if seat.is_none() {
+                seat = Some(pool.waiter().ok_or(Refusal::Overloaded)?);
+            }
+            let left = self.left();
+            if left.is_some_and(|left| left.is_zero()) {
+                return Err(Refusal::Deadline);
+            }
+            if timeout(left.map_or(patience, |left| left.min(patience)), changed).await.is_err() {
+                pool.advance(clock::monotonic());
+                patience = PATIENCE;
+            }
         }
     }
+
+    /// In the queue, until it has its turn and there is room.
+    async fn for_room(&self) -> Result<Lease, Refusal> {
+        if self.wish.when_full == WhenFull::GiveUp {
+            return Err(Refusal::Overloaded);
+        }
+        let mut place = self.pool.join_queue().ok_or(Refusal::Overloaded)?;
+        let patience = self.pool.queue().timeout();
+        let (limit, refusal) = match self.left() {
+            Some(left) if left < patience => (left, Refusal::Deadline),
+            _ => (patience, Refusal::Overloaded),
+        };
+        timeout(limit, self.in_turn(&mut place)).await.unwrap_or(Err(refusal))
+    }
+
+    async fn in_turn(&self, place: &mut Place<'_>) -> Result<Lease, Refusal> {
+        place.reach_front().await;
+        loop {
+            let mut room = pin!(place.room());
+            // From here on no seat that is given back is missed.
+            room.as_mut().enable();
+            match choose(self.pool.pick_in_turn(place, self.wish.avoided, self.wish.key)) {
+                Answer::Member(lease) => return Ok(lease),
+                Answer::Refuse(refusal) => return Err(refusal),
+                Answer::Full | Answer::Wait => {}
+            }
+            if timeout(PATIENCE, room).await.is_err() {
+                // A cold start may have come meanwhile, which only time ends.
+                self.pool.advance(clock::monotonic());
+            }
+        }
+    }
+
+    fn waited(&self) -> Duration {
+        clock::monotonic().saturating_sub(self.since)
+    }
+
+    /// Of the request's own time.
+    fn left(&self) -> Option<Duration> {
+        self.wish.limit.map(|limit| limit.saturating_sub(self.waited()))
+    }
 }
+
+#[cfg(test)]
+mod tests;
