@@ -26,6 +26,7 @@ mod real_origins;
 mod refusal_cases;
 mod reload_cases;
 mod retry_cases;
+mod room_cases;
 mod rows;
 mod stream_cases;
 mod tls_cases;

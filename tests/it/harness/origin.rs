@@ -42,6 +42,9 @@ struct State {
     one_worker: bool,
     seen: Vec<Seen>,
     accepted: usize,
+    /// Connections that are open, as this process sees it: from accept until it has seen their end, and before it closes.
+    now_open: usize,
+    most_open: usize,
     open: Vec<Weak<TcpStream>>,
     acceptor: Option<JoinHandle<()>>,
     /// Counts stops: a thread of an earlier life does not serve on.
@@ -86,6 +89,8 @@ impl Origin {
             one_worker: false,
             seen: vec![],
             accepted: 0,
+            now_open: 0,
+            most_open: 0,
             open: vec![],
             acceptor: None,
             life: 0,
@@ -182,6 +187,11 @@ impl Origin {
         self.shared.lock().accepted
     }
 
+    /// The most connections that were open at once.
+    pub fn most_open(&self) -> usize {
+        self.shared.lock().most_open
+    }
+
     /// Stops as a killed process does: connections end, new ones are refused.
     pub fn stop(&self) {
         let (acceptor, open) = {
@@ -265,23 +275,29 @@ fn accept_loop(shared: &Arc<Shared>, listener: &TcpListener, life: usize) {
         }
         let connection = state.accepted;
         state.accepted += 1;
+        state.now_open += 1;
+        state.most_open = state.most_open.max(state.now_open);
         let stream = Arc::new(stream);
         state.open.retain(|other| other.strong_count() > 0);
         state.open.push(Arc::downgrade(&stream));
         let accept = state.accept;
         drop(state);
         let shared = Arc::clone(shared);
-        thread::spawn(move || match accept {
-            Accept::Serve => serve(&shared, stream, connection, life),
-            Accept::Reset => drop(Step::Reset.run(&stream, || {})),
-            Accept::Ignore => shared.until_over(life),
+        thread::spawn(move || {
+            match accept {
+                Accept::Serve => serve(&shared, &stream, connection, life),
+                Accept::Reset => drop(Step::Reset.run(&stream, || {})),
+                Accept::Ignore => shared.until_over(life),
+            }
+            shared.lock().now_open -= 1;
+            drop(stream);
         });
     }
 }
 
-fn serve(shared: &Shared, stream: Arc<TcpStream>, connection: usize, life: usize) {
+fn serve(shared: &Shared, stream: &TcpStream, connection: usize, life: usize) {
     let _ = stream.set_nodelay(true);
-    let mut reader = Reader::new(&stream);
+    let mut reader = Reader::new(stream);
     let mut nth = 0;
     while let Some(mut seen) = reader.head(connection, nth) {
         let (answer, index, one_worker, close_after) = {
@@ -302,7 +318,7 @@ fn serve(shared: &Shared, stream: Arc<TcpStream>, connection: usize, life: usize
         if answer
             .steps_for(&seen.method)
             .into_iter()
-            .any(|step| step.run(&stream, || shared.until_closed(&stream, life)) == Then::End)
+            .any(|step| step.run(stream, || shared.until_closed(stream, life)) == Then::End)
         {
             return;
         }
