@@ -448,3 +448,33 @@ fn tunnel_to_a_member_behind_tls_may_be_silent_and_ends_with_either_end() {
         assert!(line.has(&[("outcome", "ok"), ("reason", "-")]) && line.json["upgraded"] == true, "{}", line.raw);
     }
 }
+
+/// A tunnel takes the place of a connection that is idle, keeps it to its end, and ends apart in both directions like any.
+#[test]
+fn tunnel_to_a_member_of_one_connection_takes_that_and_gives_it_back() {
+    let echo = Echo::start();
+    let proxy = Proxy::start(&config(&echo.address(), "each_member: { max_connections: 1 }"));
+    let connections = || proxy.member("web", &echo.address())["connections"].clone();
+    for round in 0..3 {
+        let mut socket = WebSocket::open(proxy.address(), &format!("/one/{round}"));
+        assert_eq!(socket.say("here"), "here");
+        assert_eq!(connections(), 1);
+        assert_eq!(proxy.get("/full").status, 503);
+        socket.close();
+        eventually("its place is free", || connections() == 0);
+    }
+    let heard = Arc::new(AtomicUsize::new(0));
+    let counted = heard.clone();
+    let switcher = Switcher::start(move |mut stream| {
+        let mut rest = vec![];
+        let _ = stream.read_to_end(&mut rest);
+        counted.fetch_add(rest.len(), Relaxed);
+        let _ = stream.write_all(b"all heard");
+    });
+    let proxy = Proxy::start(&config(&switcher.address(), "each_member: { max_connections: 1 }"));
+    let mut client = tunnel(&proxy, "/half", "foo");
+    client.send(vec![b'x'; 2 << 20]).end();
+    assert_eq!(client.rest().as_deref(), Ok(&b"all heard"[..]));
+    assert_eq!(heard.load(Relaxed), 2 << 20);
+    eventually("its place is free", || proxy.member("web", &switcher.address())["connections"] == 0);
+}
