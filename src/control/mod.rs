@@ -30,6 +30,7 @@ use crate::pool::{Member, Pool};
 use crate::probe::{Check, Idle, Prober, Recipe, Target};
 use crate::snapshot::{Addresses, Served, Snapshot};
 use crate::telemetry::{AccessLog, EventLog};
+use crate::tls::TlsError;
 
 /// Why a configuration cannot be had.
 #[derive(Debug, thiserror::Error)]
@@ -48,6 +49,9 @@ pub enum SetupError {
     /// The access log cannot be opened; the cause names the file.
     #[error("cannot open the access log: {0}")]
     Log(io::Error),
+    /// The machine's authorities cannot be read.
+    #[error("cannot start: {0}")]
+    Authorities(#[from] TlsError),
     /// Threads or their reactors cannot be had.
     #[error("cannot start: {0}")]
     System(#[from] io::Error),

@@ -21,7 +21,7 @@ use crate::listener::{Lobby, Traffic};
 use crate::proxy::{self, Proxy};
 use crate::snapshot::{Addresses, Snapshot};
 use crate::telemetry::{AccessLog, EventLog};
-use crate::{admin, clock, config, discovery};
+use crate::{admin, clock, config, discovery, tls};
 
 /// How long the last log lines may take to be written.
 const LAST_LINES: Duration = Duration::from_secs(2);
@@ -55,6 +55,7 @@ async fn serve(path: PathBuf, loaded: Loaded, limit: Option<Duration>) -> Result
     let config = Arc::new(loaded.config);
     let addresses = discovery::resolve(&config, &Addresses::new()).await;
     let prepared = Prepared::new(&config, &places, addresses).map_err(SetupError::Config)?;
+    tls::try_system().map_err(SetupError::Authorities)?;
     let threads = control::threads(config.threads);
     let sockets = control::bind(&config.listeners, threads)?;
     let admin = match &config.admin {

@@ -100,6 +100,21 @@ fn system_roots() -> Result<Arc<RootCertStore>, TlsError> {
     if roots.is_empty() { Err(TlsError::NoSystemAuthorities) } else { Ok(roots.clone()) }
 }
 
+/// Whether the machine's authorities can be read, be there any or none. Pingora reads them whenever it begins, needed or not,
+/// and panics over one that it cannot take.
+///
+/// # Errors
+/// What stands in the way.
+pub fn try_system() -> Result<(), TlsError> {
+    let found = rustls_native_certs::load_native_certs();
+    let is_told_where = ["SSL_CERT_FILE", "SSL_CERT_DIR"].iter().any(|name| std::env::var_os(name).is_some());
+    if let Some(error) = found.errors.first().filter(|_| is_told_where) {
+        return Err(TlsError::System(format!("SSL_CERT_FILE or SSL_CERT_DIR: {error}")));
+    }
+    let mut roots = RootCertStore::empty();
+    found.certs.into_iter().try_for_each(|one| roots.add(one).map_err(|error| TlsError::System(error.to_string())))
+}
+
 fn authorities(path: &Path, files: &mut Files) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let wrong = |cause| TlsError::Authorities { path: path.to_path_buf(), cause };
     let certificates = files.read(path).and_then(|bytes| certificates(&bytes)).map_err(wrong)?;

@@ -15,7 +15,7 @@ use std::path::PathBuf;
 
 use rustls::pki_types::ServerName;
 
-pub use material::{Client, Files, Material};
+pub use material::{Client, Files, Material, try_system};
 pub use trust::client;
 pub use words::{error_within, explain};
 
@@ -35,6 +35,9 @@ pub enum TlsError {
     /// The machine has no authorities.
     #[error("this machine has no certificate authorities; name some in `ca`")]
     NoSystemAuthorities,
+    /// The machine's authorities cannot be read.
+    #[error("the machine's certificate authorities cannot be read: {0}")]
+    System(String),
     /// The PEM file of our own certificate.
     #[error("`client_cert` {}: {cause}", path.display())]
     ClientCert {
@@ -71,7 +74,7 @@ impl TlsError {
     /// Which part of the configuration is to blame.
     pub fn part(&self) -> TlsPart {
         match self {
-            TlsError::Authorities { .. } | TlsError::NoSystemAuthorities => TlsPart::Ca,
+            TlsError::Authorities { .. } | TlsError::NoSystemAuthorities | TlsError::System(_) => TlsPart::Ca,
             TlsError::ClientCert { .. } => TlsPart::ClientCert,
             TlsError::ClientKey { .. } | TlsError::OtherKey { .. } => TlsPart::ClientKey,
             TlsError::Name(_) | TlsError::Setup(_) => TlsPart::Whole,

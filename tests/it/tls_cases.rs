@@ -450,3 +450,19 @@ fn the_command_probe_shows_how_a_member_is_secured() {
     assert_eq!(bad.code, Some(1), "{bad:?}");
     assert!(bad.stdout.contains("= fail, tls: certificate is for"), "{bad:?}");
 }
+
+/// Pingora would panic over it.
+#[test]
+fn authorities_of_the_machine_that_cannot_be_read_end_the_start_with_the_reason() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    write_config(
+        folder.path(),
+        "pools: { web: { members: [\"127.0.0.1:1\"], probe: off } }\nroutes: [{ pool: web }]\n",
+    );
+    let missing = folder.path().join("nowhere.pem");
+    let missing = missing.to_str().expect("text");
+    let ended = run(folder.path(), &["run", "-c", "proxy.yaml"], &[("SSL_CERT_FILE", missing)]);
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    assert!(ended.stderr.contains("SSL_CERT_FILE") && ended.stderr.contains("nowhere.pem"), "{ended:?}");
+    assert!(!ended.stderr.contains("panicked"), "{ended:?}");
+}
