@@ -192,6 +192,28 @@ fn a_new_limit_counts_those_who_are_there_already() {
     assert_eq!(fill(&pool).0.len(), 6);
 }
 
+/// An address that its name loses and gets back, as DNS does it.
+#[test]
+fn a_member_that_returns_has_the_requests_that_it_had() {
+    let mut plan = each(2, 1);
+    plan.members[0].source = Some("app.internal:80".into());
+    let lost = |plan: &Plan| {
+        let mut plan = plan.clone();
+        plan.members[0].key.address = None;
+        plan
+    };
+    let pool = pool(plan.clone());
+    let (mut leases, _) = fill(&pool);
+    pool.reshape(ms(1), lost(&plan));
+    pool.reshape(ms(2), lost(&plan));
+    pool.reshape(ms(3), plan.clone());
+    assert_eq!(in_flight(&pool), [1, 1]);
+    leases.clear();
+    assert_eq!(in_flight(&pool), [0, 0]);
+    pool.reshape(ms(4), lost(&plan));
+    assert!(pool.board().former.iter().all(|member| member.strong_count() == 0), "nobody holds it any more");
+}
+
 #[test]
 fn newcomers_stand_behind_those_who_wait() {
     let pool = pool(with_queue(each(1, 1), 2));

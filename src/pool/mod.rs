@@ -24,7 +24,7 @@ mod usage;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -77,6 +77,8 @@ struct Board {
     rings: Option<Arc<Rings>>,
     /// Parallel to the heart's members; a member's live part stays the same over rosters.
     members: Vec<Arc<Member>>,
+    /// Members that have left and whose last requests are not over: one that returns is the same, with its seats taken.
+    former: Vec<Weak<Member>>,
     /// Until when first verdicts are waited for before the pool counts as settled.
     settles_at: Duration,
     /// When the present roster was made.
@@ -145,6 +147,7 @@ impl Pool {
                 policy,
                 rings,
                 members,
+                former: Vec::new(),
                 settles_at,
                 roster_at: now,
                 roster_is_stale: false,
@@ -314,7 +317,11 @@ impl Pool {
         self.hall.set(&limits, board.members.iter().map(|member| member.in_flight()).sum());
         let mut before: HashMap<MemberId, Arc<Member>> = board.members.drain(..).map(|m| (m.id(), m)).collect();
         self.tell_of_joiners(&before, &board.health);
-        let members: Vec<_> = board.health.members().iter().map(|m| keep_or_make(&before, m, &self.hall)).collect();
+        let mut known: HashMap<_, _> = board.former.iter().filter_map(Weak::upgrade).map(|m| (m.id(), m)).collect();
+        known.extend(before.iter().map(|(id, member)| (*id, member.clone())));
+        let members: Vec<_> = board.health.members().iter().map(|m| keep_or_make(&known, m, &self.hall)).collect();
+        let has_left = |member: &&Arc<Member>| board.health.index_of(member.id()).is_none();
+        board.former = known.values().filter(has_left).map(Arc::downgrade).collect();
         limit(&members, &limits);
         if members.iter().any(|m| !before.contains_key(&m.id())) {
             // Turns that stay in step with reloads would favour a member for ever (case C44).
@@ -455,8 +462,8 @@ fn leavers(health: &PoolHealth) -> Vec<(MemberId, health::Key, Standing)> {
 }
 
 /// The live part of a member: the one it had before, if it is no newcomer.
-fn keep_or_make(before: &HashMap<MemberId, Arc<Member>>, member: &health::Member, hall: &Arc<Hall>) -> Arc<Member> {
-    match before.get(&member.id()) {
+fn keep_or_make(known: &HashMap<MemberId, Arc<Member>>, member: &health::Member, hall: &Arc<Hall>) -> Arc<Member> {
+    match known.get(&member.id()) {
         Some(live) => {
             live.learn(member);
             live.clone()
