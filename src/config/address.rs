@@ -1,6 +1,6 @@
 //! Names and addresses: members, hosts of routes, the Host field.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use super::spelling::{Spelling, bracketed, shown};
 use crate::route;
@@ -35,6 +35,53 @@ impl Spelling for Address {
         let host = host_name(host)?;
         let name = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
         Ok(Address { host, port, name })
+    }
+}
+
+/// Where DNS is spoken, if no port is written (RFC 1035 section 4.2).
+const DNS_PORT: u16 = 53;
+
+/// A server of names: an address, maybe with a port.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct NameServer(pub(super) SocketAddr);
+
+impl Spelling for NameServer {
+    const EXPECTED: &'static str = "a server such as `10.0.0.53` or `10.0.0.53:5353`";
+
+    fn read(text: &str) -> Result<NameServer, String> {
+        let bare = text.strip_prefix('[').and_then(|t| t.strip_suffix(']')).unwrap_or(text);
+        let address = match (bare.parse::<IpAddr>(), text.parse::<SocketAddr>()) {
+            (Ok(ip), _) => SocketAddr::new(ip, DNS_PORT),
+            (_, Ok(address)) => address,
+            _ => {
+                let shown = shown(text);
+                return Err(format!(
+                    "`{shown}` is no address; a server of names is written `10.0.0.53` or `10.0.0.53:5353`"
+                ));
+            }
+        };
+        if address.ip().is_unspecified() || address.ip().is_multicast() || address.port() == 0 {
+            return Err(format!("`{}` is nobody who answers; write a server's own address", shown(text)));
+        }
+        Ok(NameServer(address))
+    }
+}
+
+/// The name of a service, `_service._protocol.name` (RFC 2782).
+pub(super) fn service_name(text: &str) -> Result<String, String> {
+    if text.contains(':') || text.contains('/') {
+        return Err(format!(
+            "`{}`: the name of a service has no port and no scheme; its answer has the ports",
+            shown(text)
+        ));
+    }
+    let name = host_name(text)?;
+    let labels: Vec<&str> = name.trim_end_matches('.').split('.').collect();
+    let is_marked = |label: &&&str| label.len() > 1 && label.starts_with('_');
+    match labels.iter().take(2).filter(is_marked).count() {
+        2 if labels.len() > 2 => Ok(name),
+        0 => Err(format!("`{0}` is not the name of a service; write one such as `_http._tcp.{0}`", shown(&name))),
+        _ => Err(format!("`{}` is not the whole name of a service, as `_http._tcp.app.internal` is", shown(&name))),
     }
 }
 

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::access_log::Sample;
 use super::domain::{Capacity, Config, Member, Pool, Probe, ProbeKind};
 use super::file::{File, PoolKeys};
+use super::member::places;
 use super::places::At;
 use super::problem::Problems;
 use super::spelling::{Spelled, shown, spell_duration, spell_range};
@@ -42,7 +43,7 @@ pub(super) fn advise(config: &Config, file: &File, at: At<'_>, problems: &mut Pr
 }
 
 fn members(pool: &Pool, at: At<'_>, problems: &mut Problems) {
-    if !pool.members.iter().any(takes_traffic) {
+    if !pool.members.iter().any(takes_traffic) && !pool.is_discovered() {
         let message =
             format!("pool \"{}\": no member is enabled with a weight over 0, so every request gets 503", pool.name);
         problems.warn(at.key("members"), message);
@@ -52,7 +53,7 @@ fn members(pool: &Pool, at: At<'_>, problems: &mut Problems) {
 /// The cap rounds down; one that rounds to nobody surprises (health.md §3).
 fn cap(pool: &Pool, at: At<'_>, problems: &mut Problems) {
     let percent = usize::from(pool.rules.max_unhealthy_percent);
-    if percent == 0 || pool.rules.min_ejected > 0 || !pool.rules.probed {
+    if percent == 0 || pool.rules.min_ejected > 0 || !pool.rules.probed || pool.is_discovered() {
         return;
     }
     let sizes = tier_sizes(pool);
@@ -71,7 +72,7 @@ fn cap(pool: &Pool, at: At<'_>, problems: &mut Problems) {
 }
 
 fn tiers(pool: &Pool, keys: &PoolKeys, at: At<'_>, problems: &mut Problems) {
-    if keys.tier_min_healthy_percent.is_some() && tier_sizes(pool).len() < 2 {
+    if keys.tier_min_healthy_percent.is_some() && tier_sizes(pool).len() < 2 && !pool.is_discovered() {
         problems.warn(
             at.key("tier_min_healthy_percent"),
             "`tier_min_healthy_percent` has no effect in a pool with one tier; give some members `tier: 1`",
@@ -81,13 +82,14 @@ fn tiers(pool: &Pool, keys: &PoolKeys, at: At<'_>, problems: &mut Problems) {
 
 fn unprobed(pool: &Pool, keys: &PoolKeys, at: At<'_>, problems: &mut Problems) {
     let name = &pool.name;
-    if pool.members.len() > 1 {
-        let count = pool.members.len();
+    if pool.members.len() > 1 || pool.is_discovered() {
+        let who = match pool.members.len() {
+            count if !pool.is_discovered() => format!("its {count} members are"),
+            _ => "whoever its sources name is".to_owned(),
+        };
         problems.warn(
             at.key("probe"),
-            format!(
-                "pool \"{name}\": its {count} members are not probed, so a dead one keeps its share of the traffic"
-            ),
+            format!("pool \"{name}\": {who} not probed, so a dead one keeps its share of the traffic"),
         );
         if let Policy::Fastest { .. } = pool.balance {
             problems.warn(at.key("balance"), format!("pool \"{name}\": without probes `fastest` knows no latency"));
@@ -124,7 +126,7 @@ fn probed(pool: &Pool, probe: &Probe, keys: &PoolKeys, at: At<'_>, problems: &mu
         problems.warn(at.key("max_latency"), message);
     }
     let largest = tier_sizes(pool).into_values().max().unwrap_or_default();
-    if gates.max_latency_ratio.is_some() && largest <= RATIO_NEEDS {
+    if gates.max_latency_ratio.is_some() && largest <= RATIO_NEEDS && !pool.is_discovered() {
         let message =
             format!("`max_latency_ratio` has no effect with fewer than {} members in a tier", RATIO_NEEDS + 1);
         problems.warn(at.key("max_latency_ratio"), message);
@@ -161,6 +163,7 @@ fn retries(pool: &Pool, keys: &PoolKeys, at: At<'_>, problems: &mut Problems) {
     let tries = pool.retries;
     let wanted = |key: &Option<Spelled<u64>>| key.is_some_and(|Spelled(count)| count > 1);
     if pool.members.iter().filter(|m| takes_traffic(m)).count() == 1
+        && !pool.is_discovered()
         && (wanted(&written.attempts) || wanted(&written.connect))
     {
         let message = format!("pool \"{}\" has one member, so there is nobody to try next", pool.name);
@@ -180,11 +183,15 @@ fn retries(pool: &Pool, keys: &PoolKeys, at: At<'_>, problems: &mut Problems) {
 /// Limits that never bite.
 fn room(pool: &Pool, at: At<'_>, problems: &mut Problems) {
     let is_limited = |limits: Capacity| limits != Capacity::default();
-    if pool.queue.is_some() && !is_limited(pool.capacity) && !pool.members.iter().any(|m| is_limited(m.capacity)) {
+    let shared = is_limited(pool.capacity) || is_limited(pool.each_member) || !pool.files.is_empty();
+    let limited = shared
+        || pool.members.iter().any(|m| is_limited(m.capacity))
+        || pool.services.iter().any(|s| is_limited(s.capacity));
+    if pool.queue.is_some() && !limited {
         let message = "`queue` has no effect without a limit; write one such as `each_member: { max_in_flight: 100 }`";
         problems.warn(at.key("queue"), message);
     }
-    let members = pool.members.iter().enumerate().map(|(index, m)| (at.key("members").item(index), m.capacity));
+    let members = places(at).zip(pool.members.iter().map(|m| m.capacity));
     let (own, inherited): (Vec<_>, Vec<_>) = members.partition(|(at, _)| at.key("max_in_flight").exists());
     let inherited = inherited.first().map(|(_, limits)| (at.key("each_member"), *limits));
     for (at, limits) in own.into_iter().chain(inherited).chain([(at, pool.capacity)]) {

@@ -38,6 +38,8 @@ pub struct Config {
     pub max_concurrent_probes: usize,
     /// Threads that serve clients; `None`: one for each processor.
     pub threads: Option<usize>,
+    /// How names are resolved.
+    pub resolver: Resolver,
 }
 
 impl Config {
@@ -49,6 +51,33 @@ impl Config {
             pool.probe.as_ref().map_or(0.0, |probe| probed as f64 / probe.interval.as_secs_f64())
         };
         self.pools.values().map(pool_cost).sum()
+    }
+}
+
+/// How names are resolved, and how often they are asked for again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Resolver {
+    /// Who is asked, in this order; none: those of `/etc/resolv.conf`, and `/etc/hosts` before them.
+    pub servers: Vec<SocketAddr>,
+    /// For one question in all, every server and every try. Default 5 s.
+    pub timeout: Duration,
+    /// A name is not asked for again earlier, whatever its TTL says. Default 1 s.
+    pub min_refresh: Duration,
+    /// Nor later. Default 5 min.
+    pub max_refresh: Duration,
+    /// How long addresses outlive the name's own disappearance, and verdicts their addresses'. Default 5 min.
+    pub grace: Duration,
+}
+
+impl Default for Resolver {
+    fn default() -> Resolver {
+        Resolver {
+            servers: Vec::new(),
+            timeout: Duration::from_secs(5),
+            min_refresh: Duration::from_secs(1),
+            max_refresh: Duration::from_secs(300),
+            grace: Duration::from_secs(300),
+        }
     }
 }
 
@@ -118,6 +147,12 @@ pub struct Pool {
     pub name: String,
     /// As written, before names are resolved.
     pub members: Vec<Member>,
+    /// What each member takes on at once that has nothing of its own.
+    pub each_member: Capacity,
+    /// Services whose targets are members too.
+    pub services: Vec<Service>,
+    /// Files whose members are members too.
+    pub files: Vec<PathBuf>,
     /// Verdicts and standings.
     pub rules: Rules,
     /// `None` with `probe: off`.
@@ -149,6 +184,16 @@ pub struct Capacity {
     pub max_in_flight: Option<u32>,
     /// Open connections, in use and idle ones; at least 1.
     pub max_connections: Option<u32>,
+}
+
+impl Capacity {
+    /// These limits, and those of `other` where there are none.
+    pub fn or(self, other: Capacity) -> Capacity {
+        Capacity {
+            max_in_flight: self.max_in_flight.or(other.max_in_flight),
+            max_connections: self.max_connections.or(other.max_connections),
+        }
+    }
 }
 
 /// Requests that wait while everyone is full.
@@ -212,6 +257,39 @@ impl Member {
     /// The name it goes by in Host fields and in TLS, without port; an IP literal without brackets.
     pub fn own_name(&self) -> &str {
         self.known_as.as_deref().unwrap_or(&self.host)
+    }
+}
+
+/// A service by its SRV name: its targets are members (RFC 2782).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Service {
+    /// `_http._tcp.app.internal`, in lower case.
+    pub name: String,
+    /// The name that all its targets go by, without port; `None`: each by its own.
+    pub known_as: Option<String>,
+    /// The weights of its answer are multiplied by it: 0 to 1000, default 1.
+    pub weight: u32,
+    /// Of the targets with the lowest priority number; each further number is a tier more. Default 0.
+    pub tier: u8,
+    /// Of all its targets. Default enabled.
+    pub state: Admin,
+    /// What each of them takes on at once, where it is not the pool's `each_member`.
+    pub capacity: Capacity,
+}
+
+/// What a file of members says.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Roll {
+    /// Members, before names are resolved.
+    pub members: Vec<Member>,
+    /// Services whose targets are members too.
+    pub services: Vec<Service>,
+}
+
+impl Pool {
+    /// Whether only the running proxy knows how many members there are.
+    pub fn is_discovered(&self) -> bool {
+        !self.services.is_empty() || !self.files.is_empty()
     }
 }
 

@@ -1,15 +1,15 @@
 //! The whole configuration as it is in force, every default written out: in proxy.yaml's own language, so that it can
 //! be read back. Secrets are masked: the token, and fields of probes whose name sounds like one.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
 use super::access_log::{AccessLog, LogFilter, LogFormat, Sink, spell_sample};
 use super::domain::{
-    Alpn, Config, HashKey, HttpProbe, Idle, Limits, Listener, Member, Pool, Probe, ProbeKind, ProbeMethod, Queue,
-    Retries, Tls, Tunnels, Upstream, UpstreamHost,
+    Alpn, Capacity, Config, HashKey, HttpProbe, Idle, Limits, Listener, Member, Pool, Probe, ProbeKind, ProbeMethod,
+    Queue, Resolver, Retries, Service, Tls, Tunnels, Upstream, UpstreamHost,
 };
 use super::reading::spell_bytes;
 use super::spelling::{spell_duration, spell_range};
@@ -42,6 +42,7 @@ impl Config {
             ("drain_timeout", Some(json!(span(self.drain_timeout)))),
             ("max_concurrent_probes", Some(json!(self.max_concurrent_probes))),
             ("threads", self.threads.map(|n| json!(n))),
+            ("resolver", Some(resolver(&self.resolver))),
             ("pools", Some(json!(pools))),
             ("routes", Some(json!(self.routes.iter().map(route).collect::<Vec<_>>()))),
         ])
@@ -117,7 +118,8 @@ fn pool(pool: &Pool) -> Value {
         memory: _,
     } = pool.rules;
     object([
-        ("members", Some(pool.members.iter().map(member).collect())),
+        ("members", Some(members(pool))),
+        ("each_member", each_member(pool.each_member)),
         ("balance", Some(balance(&pool.balance, pool.hash_key.as_ref()))),
         ("max_unhealthy_percent", Some(json!(max_unhealthy_percent))),
         ("min_ejected", Some(json!(min_ejected))),
@@ -137,6 +139,25 @@ fn pool(pool: &Pool) -> Value {
     ])
 }
 
+/// Sources are told, not what they say now.
+fn members(pool: &Pool) -> Value {
+    let service = |service: &Service| {
+        let Service { name, known_as, weight, tier, state, capacity } = service;
+        object([
+            ("srv", Some(json!(name))),
+            ("host", known_as.as_ref().map(|host| json!(host))),
+            ("weight", Some(json!(weight))),
+            ("tier", Some(json!(tier))),
+            ("state", Some(json!(state.as_str()))),
+            ("max_in_flight", capacity.max_in_flight.map(|most| json!(most))),
+            ("max_connections", capacity.max_connections.map(|most| json!(most))),
+        ])
+    };
+    let file = |path: &PathBuf| json!({ "file": escape(&path.display().to_string()) });
+    let members = pool.members.iter().map(member).chain(pool.services.iter().map(service));
+    members.chain(pool.files.iter().map(file)).collect()
+}
+
 fn member(member: &Member) -> Value {
     let state = match member.state {
         Admin::Enabled => "enabled",
@@ -151,6 +172,26 @@ fn member(member: &Member) -> Value {
         ("state", Some(json!(state))),
         ("max_in_flight", member.capacity.max_in_flight.map(|most| json!(most))),
         ("max_connections", member.capacity.max_connections.map(|most| json!(most))),
+    ])
+}
+
+fn each_member(each: Capacity) -> Option<Value> {
+    let keys = object([
+        ("max_in_flight", each.max_in_flight.map(|most| json!(most))),
+        ("max_connections", each.max_connections.map(|most| json!(most))),
+    ]);
+    (each != Capacity::default()).then_some(keys)
+}
+
+fn resolver(resolver: &Resolver) -> Value {
+    let Resolver { servers, timeout, min_refresh, max_refresh, grace } = resolver;
+    let servers: Vec<String> = servers.iter().map(ToString::to_string).collect();
+    object([
+        ("servers", (!servers.is_empty()).then(|| json!(servers))),
+        ("timeout", Some(span(*timeout))),
+        ("min_refresh", Some(span(*min_refresh))),
+        ("max_refresh", Some(span(*max_refresh))),
+        ("grace", Some(span(*grace))),
     ])
 }
 

@@ -11,7 +11,7 @@ use ipnet::IpNet;
 use serde::Deserialize;
 
 use super::access_log::{LogFormat, Sample};
-use super::address::Address;
+use super::address::{Address, NameServer};
 use super::domain::{Alpn, HashKey, ProbeMethod};
 use super::preset::Preset;
 use super::spelling::{Bytes, Share, Spelled, Statuses, Text, Written};
@@ -31,6 +31,7 @@ pub(super) struct File {
     pub(super) drain_timeout: Written<Duration>,
     pub(super) max_concurrent_probes: Written<u64>,
     pub(super) threads: Written<u64>,
+    pub(super) resolver: Option<ResolverKeys>,
     pub(super) pools: Option<BTreeMap<String, PoolKeys>>,
     pub(super) routes: Option<Vec<RouteKeys>>,
 }
@@ -75,6 +76,16 @@ pub(super) struct FilterKeys {
 }
 
 #[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, expecting = "a mapping such as `{ servers: [\"10.0.0.53\"] }`")]
+pub(super) struct ResolverKeys {
+    pub(super) servers: Option<Vec<Spelled<NameServer>>>,
+    pub(super) timeout: Written<Duration>,
+    pub(super) min_refresh: Written<Duration>,
+    pub(super) max_refresh: Written<Duration>,
+    pub(super) grace: Written<Duration>,
+}
+
+#[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields, expecting = "a pool such as `{ members: [\"10.0.0.1:8080\"] }`")]
 pub(super) struct PoolKeys {
     pub(super) preset: Written<Preset>,
@@ -116,6 +127,8 @@ pub(super) struct QueueKeys {
 #[serde(default, deny_unknown_fields, expecting = "a member such as `{ address: \"10.0.0.1:8080\", weight: 2 }`")]
 pub(super) struct MemberKeys {
     pub(super) address: Written<Address>,
+    pub(super) srv: Written<Text>,
+    pub(super) file: Written<Text>,
     pub(super) host: Written<Text>,
     pub(super) weight: Written<u64>,
     pub(super) tier: Written<u64>,

@@ -32,7 +32,7 @@ pub(super) fn reword(message: &str, path: &[Step]) -> Complaint {
 const LATER: &[(&str, &[&str])] = &[
     ("", &["state_dir", "composites", "remediation"]),
     ("listeners[]", &["redirect_https", "tls", "protocols", "proxy_protocol"]),
-    ("pools.*", &["passive", "slow_start", "aggregate", "drain", "rescue", "dns_grace", "replace", "sticky"]),
+    ("pools.*", &["passive", "slow_start", "aggregate", "drain", "rescue", "replace", "sticky"]),
     ("pools.*.probe", &["reuse", "bind"]),
     ("pools.*.balance", &["peak_ewma"]),
     ("pools.*.upstream", &["http2"]),
@@ -69,6 +69,9 @@ const ELSEWHERE: &[(&str, &[&str], &str)] = &[
     ("pools.*.each_member", &["queue", "size", "timeout"], "in the pool, as `queue: { size: 100, timeout: 5s }`"),
     ("pools.*.upstream", &["max_in_flight", "max_connections", "queue"], "in the pool, beside `upstream`"),
     ("pools.*", &["latency_sensitivity"], "as `balance: { fastest: { latency_sensitivity: … } }`"),
+    ("pools.*", &["dns_grace", "grace"], "as `grace` under `resolver`, at the top of the file"),
+    ("pools.*", &["resolver", "servers_dns"], "at the top of the file"),
+    ("pools.*", &["srv", "file"], "under `members`, as in `members: [{ srv: _http._tcp.app.internal }]`"),
     ("pools.*.probe", &["status", "body"], "under `expect`"),
     (
         "pools.*.probe",
@@ -114,6 +117,15 @@ const SYNONYMS: &[(&str, &[&str], &str)] = &[
         "`min_duration`",
     ),
     ("access_log.filter", &["sampling", "sample_rate", "rate", "ratio", "percent", "random"], "`sample`"),
+    ("", &["dns", "resolvers", "nameserver", "nameservers", "resolv"], "`resolver`"),
+    ("resolver", &["nameserver", "nameservers", "addresses", "address", "server"], "`servers`"),
+    (
+        "resolver",
+        &["valid", "ttl", "min_ttl", "interval", "refresh", "refresh_rate"],
+        "`min_refresh` and `max_refresh`",
+    ),
+    ("resolver", &["max_ttl"], "`max_refresh`"),
+    ("resolver", &["hold", "hold_nx", "hold_valid", "stale", "dns_grace"], "`grace`"),
     ("listeners[]", &["bind", "listen", "port", "host"], "`address: \"0.0.0.0:8080\"`"),
     (
         "pools.*",
@@ -159,6 +171,8 @@ const SYNONYMS: &[(&str, &[&str], &str)] = &[
     ("pools.*.queue", &["max", "length", "limit", "max_size"], "`size`"),
     ("pools.*.queue", &["wait", "max_wait"], "`timeout`"),
     ("pools.*.members[]", &["ip", "url", "server", "target", "port"], "`address: \"10.0.0.1:8080\"`"),
+    ("pools.*.members[]", &["service", "dns", "dns_srv", "srv_name"], "`srv: _http._tcp.app.internal`"),
+    ("pools.*.members[]", &["path", "include", "files", "file_sd"], "`file: members.yaml`"),
     ("pools.*.members[]", SERVER_NAMES, "`host`"),
     (
         "pools.*.members[]",
@@ -321,6 +335,8 @@ fn pattern(path: &[Step]) -> String {
     let parent = path.split_last().map_or(path, |(_, parent)| parent);
     for step in parent {
         match step {
+            // A file that is a list is one of members.
+            Step::Item(_) if pattern.is_empty() => pattern.push_str("pools.*.members[]"),
             Step::Item(_) => pattern.push_str("[]"),
             Step::Key(_) if pattern == "pools" => pattern.push_str(".*"),
             Step::Key(key) if pattern.is_empty() => pattern.push_str(key),

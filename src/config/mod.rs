@@ -26,6 +26,8 @@ mod preset;
 mod probe;
 mod problem;
 mod reading;
+mod resolver;
+mod roll;
 mod route;
 mod spelling;
 mod tls;
@@ -40,6 +42,7 @@ pub use access_log::{AccessLog, AttemptField, Field, LbField, LogFilter, LogForm
 pub use address::authority;
 pub use domain::*;
 pub use problem::{Problem, Severity};
+pub use roll::{load_roll, read_roll};
 
 use places::Mark;
 use problem::Problems;
@@ -69,6 +72,8 @@ pub struct Places {
 struct PoolPlaces {
     probe: Mark,
     members: Vec<Mark>,
+    services: Vec<Mark>,
+    files: Vec<Mark>,
     traffic_tls: TlsPlaces,
     probe_tls: TlsPlaces,
 }
@@ -114,15 +119,27 @@ impl Places {
     fn new(file: &str, config: &Config, at: places::At<'_>) -> Places {
         let pool = |pool: &Pool| {
             let at = at.key("pools").key(&pool.name);
-            let members = (0..pool.members.len()).map(|index| at.key("members").item(index).mark());
             let (traffic, probe) = (at.key("upstream").key("tls"), at.key("probe").key("tls"));
-            PoolPlaces {
+            let mut places = PoolPlaces {
                 probe: at.key("probe").mark(),
-                members: members.collect(),
+                members: Vec::new(),
+                services: Vec::new(),
+                files: Vec::new(),
                 traffic_tls: TlsPlaces::new(&[traffic]),
                 // What is not written here is the traffic's.
                 probe_tls: TlsPlaces::new(&[probe, traffic]),
+            };
+            for index in 0..pool.members.len() + pool.services.len() + pool.files.len() {
+                let at = at.key("members").item(index);
+                let of = |key: &str| at.key(key).exists();
+                let kind = match (of("srv"), of("file")) {
+                    (true, _) => &mut places.services,
+                    (_, true) => &mut places.files,
+                    _ => &mut places.members,
+                };
+                kind.push(at.mark());
             }
+            places
         };
         Places {
             file: file.to_owned(),
@@ -159,6 +176,18 @@ impl Places {
         self.problem(Severity::Warning, mark, message)
     }
 
+    /// Advice on the service of `pool` that is written at `index` among its services.
+    pub fn service_advice(&self, pool: &str, index: usize, message: String) -> Problem {
+        let mark = self.pools.get(pool).and_then(|places| places.services.get(index)).copied();
+        self.problem(Severity::Warning, mark, message)
+    }
+
+    /// Advice on what the file of members says that `pool` has at `index` among its files.
+    pub fn file_advice(&self, pool: &str, index: usize, message: String) -> Problem {
+        let mark = self.pools.get(pool).and_then(|places| places.files.get(index)).copied();
+        self.problem(Severity::Warning, mark, message)
+    }
+
     /// An error in where the access log goes.
     pub fn access_log_error(&self, message: String) -> Problem {
         self.problem(Severity::Error, Some(self.access_log), message)
@@ -188,6 +217,14 @@ pub fn environment(name: &str) -> Option<String> {
 
 /// Reads the file at `path`; `env` answers for the environment. An unreadable file is one problem.
 pub fn load(path: &Path, env: &dyn Fn(&str) -> Option<String>) -> Result<Loaded, Vec<Problem>> {
+    parse(&path.display().to_string(), &text_of(path)?, env)
+}
+
+/// The text of a file of configuration, read in bounds; an unreadable file is one problem.
+///
+/// # Errors
+/// Why it cannot be used as a text.
+pub fn text_of(path: &Path) -> Result<String, Vec<Problem>> {
     let name = path.display().to_string();
     let refuse = |mark: Mark, message: String| {
         let mut problems = Problems::new(&name);
@@ -208,7 +245,7 @@ pub fn load(path: &Path, env: &dyn Fn(&str) -> Option<String>) -> Result<Loaded,
     }
     let bytes = read_bounded(path).map_err(unreadable)?;
     match String::from_utf8(bytes) {
-        Ok(text) => parse(&name, &text, env),
+        Ok(text) => Ok(text),
         Err(error) => {
             let (mark, message) = not_utf8(error.as_bytes(), error.utf8_error().valid_up_to());
             Err(refuse(mark, message))

@@ -16,6 +16,7 @@ use super::places::At;
 use super::pool::pool;
 use super::problem::Problems;
 use super::reading::{DAY, Reading, TICK};
+use super::resolver::resolver;
 use super::route::routes;
 use super::spelling::{Spelled, Text, Written, shown};
 use super::words::{Off, Or};
@@ -32,6 +33,7 @@ pub(super) fn config(file: &File, at: At<'_>, problems: &mut Problems) -> Config
         top.error("version", format!("version {version} is not known; this is version 1"));
     }
     let max_concurrent_probes = top.count("max_concurrent_probes", &file.max_concurrent_probes, 1..=1_000_000);
+    let resolver = resolver(file.resolver.as_ref(), &mut top);
     let threads = top.count("threads", &file.threads, 1..=1024);
     let lame_duck = top.span("lame_duck", &file.lame_duck, Duration::ZERO..=DAY);
     let drain_timeout = top.span("drain_timeout", &file.drain_timeout, Duration::ZERO..=DAY);
@@ -39,7 +41,7 @@ pub(super) fn config(file: &File, at: At<'_>, problems: &mut Problems) -> Config
     let admin = admin(file.admin.as_ref(), &listeners, &mut top);
     let access_log = access_log(file.access_log.as_ref(), &mut top);
     let trusted_proxies = trusted_proxies(file.trusted_proxies.as_deref(), &mut top);
-    let pools = pools(file, &mut top);
+    let pools = pools(file, resolver.grace, &mut top);
     let routes = routes(file.routes.as_deref(), &pools, &mut top);
     Config {
         listeners,
@@ -52,6 +54,7 @@ pub(super) fn config(file: &File, at: At<'_>, problems: &mut Problems) -> Config
         routes,
         max_concurrent_probes: max_concurrent_probes.unwrap_or(8192),
         threads,
+        resolver,
     }
 }
 
@@ -167,7 +170,7 @@ fn trusted_proxies(written: Option<&[Spelled<IpNet>]>, top: &mut Reading<'_>) ->
     list.iter().map(|Spelled(range)| range.trunc()).collect()
 }
 
-fn pools(file: &File, top: &mut Reading<'_>) -> BTreeMap<String, Arc<Pool>> {
+fn pools(file: &File, memory: Duration, top: &mut Reading<'_>) -> BTreeMap<String, Arc<Pool>> {
     let empty = BTreeMap::new();
     let written = file.pools.as_ref().unwrap_or(&empty);
     if written.is_empty() && !top.at.key("pools").damaged() {
@@ -179,7 +182,7 @@ fn pools(file: &File, top: &mut Reading<'_>) -> BTreeMap<String, Arc<Pool>> {
         if let Err(message) = pool_name(name) {
             top.problems.error_at(at.name(), message);
         }
-        pools.insert(name.clone(), Arc::new(pool(name, keys, Reading::new(at, top.problems))));
+        pools.insert(name.clone(), Arc::new(pool(name, keys, memory, Reading::new(at, top.problems))));
     }
     pools
 }

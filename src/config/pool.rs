@@ -7,7 +7,7 @@ use super::address::host_field;
 use super::capacity::{capacity, queue};
 use super::domain::{Capacity, HashKey, Member, Pool, Retries, Tunnels, Upstream, UpstreamHost};
 use super::file::{PoolKeys, RetryKeys, TunnelKeys, UpstreamKeys};
-use super::member::members;
+use super::member::{Listed, listed};
 use super::preset::{Base, Preset};
 use super::probe::{self, Probing};
 use super::reading::{DAY, Reading, TICK};
@@ -17,26 +17,24 @@ use super::words::{BalanceWord, DEFAULT_CHOICES, DEFAULT_SENSITIVITY, Or};
 use crate::balance::Policy;
 use crate::health::{Initial, OnAllUnhealthy, Rules};
 
-/// How long one that has left the pool is remembered (health.md §9).
-const MEMORY: Duration = Duration::from_secs(5 * 60);
-
 /// Attempts and dials that one request may cause; beyond this retries are a load of their own.
 const MAX_ATTEMPTS: u32 = 10;
 
-/// The pool `name` as `keys` describe it.
-pub(super) fn pool(name: &str, keys: &PoolKeys, mut read: Reading<'_>) -> Pool {
+/// The pool `name` as `keys` describe it; addresses that its names have lost are remembered for `memory`.
+pub(super) fn pool(name: &str, keys: &PoolKeys, memory: Duration, mut read: Reading<'_>) -> Pool {
     let preset = keys.preset.map(|Spelled(preset)| preset);
     let base = Base::of(preset);
     let each_member = keys.each_member.as_ref().map_or_else(Capacity::default, |each| {
         capacity(&each.max_in_flight, &each.max_connections, &mut read.under("each_member"))
     });
-    let members = members(name, keys.members.as_deref(), each_member, &mut read);
-    let upstream = upstream(keys.upstream.as_ref(), &members, &mut read);
-    let probing = probe::probing(name, keys.probe.as_ref(), preset, &base, &members, &upstream, &mut read);
+    let listed = listed(name, keys.members.as_deref(), each_member, &mut read);
+    let upstream = upstream(keys.upstream.as_ref(), &listed.members, &mut read);
+    let probing = probe::probing(name, keys.probe.as_ref(), preset, &base, &listed, &upstream, &mut read);
+    let Listed { members, services, files } = listed;
     let (balance, hash_key) = balance(keys, &base, &mut read);
     Pool {
         name: name.to_owned(),
-        rules: rules(keys, preset, &base, &probing, &mut read),
+        rules: Rules { memory, ..rules(keys, preset, &base, &probing, &mut read) },
         balance,
         hash_key,
         retries: keys.retries.as_ref().map_or_else(Retries::default, |r| retries(r, read.under("retries"))),
@@ -47,7 +45,10 @@ pub(super) fn pool(name: &str, keys: &PoolKeys, mut read: Reading<'_>) -> Pool {
         queue: keys.queue.as_ref().and_then(|keys| queue(keys, read.under("queue"))),
         probe: probing.probe.map(Arc::new),
         upstream,
+        each_member,
         members,
+        services,
+        files,
     }
 }
 
@@ -78,7 +79,7 @@ fn rules(keys: &PoolKeys, preset: Option<Preset>, base: &Base, probing: &Probing
         tier_min_healthy_percent: read.count("tier_min_healthy_percent", &keys.tier_min_healthy_percent, 0..=100),
         gates: probing.gates,
         probed,
-        memory: MEMORY,
+        memory: Duration::ZERO,
     }
 }
 

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use super::address::{host_field, host_name};
-use super::domain::{Expect, HttpProbe, Idle, Member, Probe, ProbeKind, ProbeMethod, Upstream};
+use super::domain::{Expect, HttpProbe, Idle, Probe, ProbeKind, ProbeMethod, Upstream};
 use super::file::{ExpectKeys, ProbeKeys};
 use super::judge::{gates, judge};
+use super::member::Listed;
 use super::parse::filled;
 use super::preset::{Base, Preset};
 use super::reading::{DAY, Reading, TICK};
@@ -37,7 +38,7 @@ pub(super) fn probing(
     written: Option<&Or<ProbeWord, ProbeKeys>>,
     preset: Option<Preset>,
     base: &Base,
-    members: &[Member],
+    listed: &Listed,
     upstream: &Upstream,
     pool: &mut Reading<'_>,
 ) -> Probing {
@@ -49,12 +50,13 @@ pub(super) fn probing(
         None if pool.at.lost("probe") => return unprobed,
         None => (&bare, preset.is_none()),
         Some(Or::Word(ProbeWord::Off)) => {
-            let enabled = members.iter().filter(|m| m.state == Admin::Enabled).count();
-            if preset == Some(Preset::FrontDoor) && enabled > 1 {
-                pool.error(
-                    "probe",
-                    format!("preset front_door needs probes: pool \"{name}\" has {enabled} enabled members"),
-                );
+            let enabled = listed.members.iter().filter(|m| m.state == Admin::Enabled).count();
+            let has = match listed.services.is_empty() && listed.files.is_empty() {
+                true => (enabled > 1).then(|| format!("has {enabled} enabled members")),
+                false => Some("takes as many members as its sources name".to_owned()),
+            };
+            if let Some(has) = has.filter(|_| preset == Some(Preset::FrontDoor)) {
+                pool.error("probe", format!("preset front_door needs probes: pool \"{name}\" {has}"));
             }
             return unprobed;
         }

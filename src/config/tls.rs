@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use super::address::host_name;
 use super::domain::{Alpn, ClientCertificate, Member, Tls};
 use super::file::{ProbeKeys, TlsKeys};
+use super::member::places;
 use super::places::At;
 use super::reading::Reading;
 use super::spelling::{Spelled, Text, Written, shown};
@@ -137,8 +138,8 @@ fn refuse_rewritten(tls: &Tls, members: &[Member], pool: At<'_>, at: At<'_>, rea
         }
         return;
     }
-    for (index, member) in members.iter().enumerate().filter(|(_, member)| rewritten(member.own_name())) {
+    for (member, item) in members.iter().zip(places(pool)).filter(|(member, _)| rewritten(member.own_name())) {
         let message = format!("{}; write `tls: {{ sni: … }}`, or the member's `host`", words(member.own_name()));
-        read.problems.error(pool.key("members").item(index), message);
+        read.problems.error(item, message);
     }
 }
