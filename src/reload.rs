@@ -9,7 +9,6 @@ use std::sync::Arc;
 
 use crate::config::{self, AdminListener, Config, Places, Problem, Severity};
 use crate::control::{self, Control, Floor, Prepared, SetupError};
-use crate::discovery;
 use crate::listener::Listening;
 use crate::snapshot::Snapshot;
 use crate::telemetry::{AccessLog, Change, HEALTH};
@@ -49,6 +48,8 @@ pub async fn reload(control: &Control, floor: &Floor) -> Result<Arc<Snapshot>, R
     // One at a time: the second sees what the first has done.
     let _turn = control.turn_to_reload().await;
     let taken = take(control, floor).await;
+    // What a refused file wanted to know is not asked for any more.
+    control.desk().follow(&control.snapshot().config);
     match &taken {
         Ok(snapshot) => {
             let (to, pools) = (snapshot.generation, snapshot.pools.len());
@@ -79,12 +80,13 @@ async fn take(control: &Control, floor: &Floor) -> Result<Arc<Snapshot>, Refused
     let restart = needs_restart(&old.config, &config);
     config.admin = in_force(old.config.admin.as_ref(), config.admin.as_ref());
     let config = Arc::new(config);
-    let addresses = discovery::resolve(&config, &control.addresses()).await;
+    control.desk().prepare(&config).await.map_err(Refused::Config)?;
+    let found = control.desk().found(&config).await;
     // That may have taken seconds.
     if control.is_draining() {
         return Err(Refused::Ending);
     }
-    let prepared = Prepared::new(&config, &places, addresses).map_err(Refused::Config)?;
+    let prepared = Prepared::new(&config, &places, found).map_err(Refused::Config)?;
     let open = floor.listening();
     let new: Vec<_> = config.listeners.iter().filter(|l| find(&open, l).is_none()).cloned().collect();
     let bound = control::bind(&new, floor.threads()).map_err(|error| explained(error, &open))?;

@@ -1,5 +1,7 @@
 //! Pools and members as the API shows them (interfaces.md, Admin listener).
 
+use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -55,6 +57,10 @@ pub struct MemberView {
     proven: bool,
     unverified: bool,
     resolved: bool,
+    /// Why it is not.
+    unresolved_because: Option<String>,
+    /// `srv …` or `file …`; null where the configuration itself names it.
+    source: Option<String>,
     window: WindowView,
     streak: i64,
     since: String,
@@ -95,11 +101,11 @@ impl PoolView {
     /// The pool as it stands.
     pub fn new(control: &Control, pool: &Served) -> PoolView {
         pool.live.advance(clock::monotonic());
-        let next = next_probes(control, pool);
+        let (next, origins) = (next_probes(control, pool), Origins::new(control, pool));
         pool.live.read(|health, live| {
             let picture = health.picture();
-            let members =
-                (0..live.len()).map(|index| MemberView::new(health, live, index, next.get(index).copied().flatten()));
+            let members = (0..live.len())
+                .map(|index| MemberView::new(health, live, index, next.get(index).copied().flatten(), &origins));
             PoolView {
                 name: pool.config.name.clone(),
                 state: state(picture.mode),
@@ -132,16 +138,23 @@ impl QueueView {
 impl MemberView {
     /// The member that the API calls `name`.
     pub fn find(control: &Control, pool: &Served, name: &str) -> Option<MemberView> {
-        let next = next_probes(control, pool);
+        let (next, origins) = (next_probes(control, pool), Origins::new(control, pool));
         pool.live.read(|health, live| {
             let index = live.iter().position(|m| **m.label() == *name || m.key().name == name)?;
-            Some(MemberView::new(health, live, index, next.get(index).copied().flatten()))
+            Some(MemberView::new(health, live, index, next.get(index).copied().flatten(), &origins))
         })
     }
 
-    fn new(health: &PoolHealth, live: &[Arc<pool::Member>], index: usize, next: Option<Duration>) -> MemberView {
+    fn new(
+        health: &PoolHealth,
+        live: &[Arc<pool::Member>],
+        index: usize,
+        next: Option<Duration>,
+        origins: &Origins,
+    ) -> MemberView {
         let (member, live, standing) = (&health.members()[index], &live[index], health.picture().standings[index]);
         let (spec, window) = (member.spec(), member.window());
+        let origin = origins.of(&spec.key);
         MemberView {
             address: live.label().to_string(),
             name: spec.key.name.clone(),
@@ -153,6 +166,8 @@ impl MemberView {
             proven: member.proven(),
             unverified: member.unverified(),
             resolved: spec.key.address.is_some(),
+            unresolved_because: origin.and_then(|o| o.trouble.clone()).filter(|_| spec.key.address.is_none()),
+            source: origin.and_then(|o| o.source.clone()),
             window: WindowView {
                 passes: window.passes,
                 shown: window.shown,
@@ -171,6 +186,33 @@ impl MemberView {
             next_probe_at: next.map(time_of),
             last_probe: member.last_sample().map(|(sample, at)| ProbeView::new(sample, at)),
         }
+    }
+}
+
+/// Where the members of a pool come from; only of those of whom there is something to say.
+struct Origins(HashMap<(String, Option<SocketAddr>), Origin>);
+
+struct Origin {
+    source: Option<String>,
+    trouble: Option<String>,
+}
+
+impl Origins {
+    /// Asked for before the pool is read: what is followed has a lock of its own.
+    fn new(control: &Control, pool: &Served) -> Origins {
+        let origins = control.located(&pool.config.name);
+        let origins = origins.iter().flat_map(|located| located.iter()).filter_map(|located| {
+            let source = located.source.words(&pool.config);
+            let trouble = located.trouble.as_ref().map(ToString::to_string);
+            let says_something = source.is_some() || trouble.is_some();
+            says_something.then(|| ((located.member.name.clone(), located.address), Origin { source, trouble }))
+        });
+        Origins(origins.collect())
+    }
+
+    fn of(&self, key: &health::Key) -> Option<&Origin> {
+        // Most pools have nobody of whom there is something to say, and the name is copied for the look.
+        if self.0.is_empty() { None } else { self.0.get(&(key.name.clone(), key.address)) }
     }
 }
 

@@ -107,9 +107,11 @@ impl Report {
             return format!("{}: {}, {warnings}", self.file, count(self.errors(), "error"));
         };
         let members = config.pools.values().map(|pool| pool.members.len()).sum();
+        let sources = config.pools.values().map(|pool| pool.services.len() + pool.files.len()).sum();
+        let sources = if sources == 0 { String::new() } else { format!(" and {}", count(sources, "source")) };
         let ok = if self.warnings() == 0 { "ok" } else { &warnings };
         format!(
-            "{}: {ok}, {}, {}, {:.1} probes/s",
+            "{}: {ok}, {}, {}{sources}, {:.1} probes/s",
             self.file,
             count(config.pools.len(), "pool"),
             count(members, "member"),
@@ -138,6 +140,7 @@ mod tests {
         let rows = [
             (GOOD.to_owned(), "a.yaml: ok, 1 pool, 2 members, 0.4 probes/s"),
             (unprobed, "a.yaml: 1 warning, 1 pool, 2 members, 0.4 probes/s"),
+            (GOOD.replace("\"a:80\"", "{ srv: _a._tcp.b }"), "a.yaml: ok, 1 pool, 1 member and 1 source, 0.2 probes/s"),
             (GOOD.replace("path: /", "path: /, interval: 5"), "a.yaml: 1 error, 0 warnings"),
             (GOOD.replace("web", "we b"), "a.yaml: 1 error, 0 warnings"),
             ("version: 1\n".to_owned(), "a.yaml: 3 errors, 0 warnings"),

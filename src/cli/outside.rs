@@ -1,5 +1,5 @@
-//! What a configuration needs from outside, tried without serving: names, files of authorities and certificates, a place for the
-//! log.
+//! What a configuration needs from outside, tried without serving: names, files of members, of authorities and of
+//! certificates, a place for the log.
 //!
 //! `run` would stumble over the same, but only when it is too late to mend it at leisure. Nothing is written.
 //!
@@ -9,17 +9,18 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
+use std::sync::Arc;
 
 use rustix::fs::{Access, access};
 
 use crate::config::{Config, Loaded, Places, Problem, Severity, Sink};
 use crate::control::Prepared;
-use crate::discovery;
-use crate::snapshot::Addresses;
+use crate::discovery::Desk;
+use crate::snapshot::{Found, Source};
 
 /// The same file with further advice, or with the errors that would keep it from being used here.
 pub fn tried(mut loaded: Loaded) -> Result<Loaded, Vec<Problem>> {
-    let found = problems(&loaded.config, loaded.places());
+    let found = problems(&Arc::new(loaded.config.clone()), loaded.places());
     loaded.advice.extend(found);
     loaded.advice.sort_by_key(|problem| (problem.line, problem.column, problem.severity));
     loaded.advice.dedup();
@@ -30,40 +31,55 @@ pub fn tried(mut loaded: Loaded) -> Result<Loaded, Vec<Problem>> {
     }
 }
 
-fn problems(config: &Config, places: &Places) -> Vec<Problem> {
-    let addresses = resolve(config);
-    let mut found = addresses.as_ref().map_or_else(Vec::new, |addresses| unresolved(config, addresses, places));
-    found.extend(Prepared::new(config, places, addresses.unwrap_or_default()).err().unwrap_or_default());
-    found.extend(unwritable(&config.access_log.sink).map(|message| places.access_log_error(message)));
-    found
+fn problems(config: &Arc<Config>, places: &Places) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    match found(config) {
+        Some(Ok(found)) => {
+            problems.extend(unresolved(config, &found, places));
+            problems.extend(Prepared::new(config, places, found).err().unwrap_or_default());
+        }
+        Some(Err(wrong)) => problems.extend(wrong),
+        None => problems.extend(Prepared::new(config, places, Found::default()).err().unwrap_or_default()),
+    }
+    problems.extend(unwritable(&config.access_log.sink).map(|message| places.access_log_error(message)));
+    problems
 }
 
-/// What names mean here; `None` if they cannot even be asked for.
-fn resolve(config: &Config) -> Option<Addresses> {
+/// Who would be a member here, or what is wrong with the files of members; `None` if nobody can be asked.
+fn found(config: &Arc<Config>) -> Option<Result<Found, Vec<Problem>>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
-    let addresses = runtime.block_on(discovery::resolve(config, &Addresses::new()));
-    // A resolver that hangs is not waited for.
+    let found = runtime.block_on(async {
+        let desk = Desk::new(config);
+        desk.prepare(config).await?;
+        Ok(desk.found(config).await)
+    });
+    // A server that hangs is not waited for.
     runtime.shutdown_background();
-    Some(addresses)
+    Some(found)
 }
 
 /// A name is told of once a pool: the same one with many ports is one thing to mend.
-fn unresolved(config: &Config, addresses: &Addresses, places: &Places) -> Vec<Problem> {
-    let mut found = Vec::new();
-    for (name, pool) in &config.pools {
+fn unresolved(config: &Config, found: &Found, places: &Places) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    for name in config.pools.keys() {
         let mut told = BTreeSet::new();
-        for (index, member) in pool.members.iter().enumerate() {
-            let known = addresses.get(&member.host).is_some_and(|ips| !ips.is_empty());
-            if !known && told.insert(&member.host) {
-                let message = format!(
-                    "`{}` does not resolve here; a member without an address gets no traffic until a reload finds one",
-                    member.host
-                );
-                found.push(places.member_advice(name, index, message));
+        for located in found.of(name).iter().filter(|located| located.address.is_none()) {
+            let host = &located.member.host;
+            if !told.insert(host) {
+                continue;
             }
+            let why = located.trouble.as_deref().unwrap_or("no answer in time");
+            let message = format!(
+                "`{host}` does not resolve here ({why}); a member without an address gets no traffic until it does"
+            );
+            problems.push(match located.source {
+                Source::Written(index) => places.member_advice(name, index, message),
+                Source::Service(index) => places.service_advice(name, index, message),
+                Source::File(index) => places.file_advice(name, index, message),
+            });
         }
     }
-    found
+    problems
 }
 
 /// Why the access log cannot be opened.
@@ -137,5 +153,13 @@ mod tests {
             name.len() == 1 && name[0].starts_with("a.yaml:5:31: warning: `app.invalid` does not resolve here"),
             "{name:?}"
         );
+        let service = said(&log, "\"127.0.0.1:80\", { srv: _http._tcp.app.invalid }", &plain);
+        let words = "warning: `_http._tcp.app.invalid` does not resolve here (no such name)";
+        assert!(service.len() == 1 && service[0].contains(words), "{service:?}");
+        let file = said(&log, &format!("\"127.0.0.1:80\", {{ file: {} }}", at("members.yaml")), &plain);
+        assert!(file.len() == 1 && file[0].contains("members.yaml:1:1: error: the file cannot be read"), "{file:?}");
+        fs::write(at("members.yaml"), "- 10.0.0.1:80\n- app.invalid:80\n").unwrap();
+        let file = said(&log, &format!("\"127.0.0.1:80\", {{ file: {} }}", at("members.yaml")), &plain);
+        assert!(file.len() == 1 && file[0].contains("warning: `app.invalid` does not resolve here"), "{file:?}");
     }
 }

@@ -11,11 +11,11 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::config::{self, Config, Member, Pool, Probe};
-use crate::discovery;
+use crate::config::{self, Config, Member, Pool, Probe, Problem};
+use crate::discovery::Desk;
 use crate::health::{Outcome, Reason, Sample};
 use crate::probe::{Check, CheckError, Exchange, Recipe, Secured};
-use crate::snapshot::Addresses;
+use crate::snapshot::{Found, Located};
 use crate::tls::Files;
 
 /// Lines of an answer's header, and of its body, that are shown.
@@ -68,6 +68,9 @@ pub enum ProbeError {
         /// What is wrong with its probe.
         cause: CheckError,
     },
+    /// A file of members cannot be used.
+    #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
+    Files(Vec<Problem>),
     /// The runtime cannot be had, or nobody reads the output.
     #[error(transparent)]
     Io(#[from] io::Error),
@@ -110,10 +113,12 @@ fn ask_all(mut config: Config, args: &Args, out: &mut impl Write) -> Result<Tall
     if config.pools.contains_key(&args.pool) {
         config.pools.retain(|name, _| *name == args.pool);
     }
+    let config = Arc::new(config);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let asked = runtime.block_on(async {
-        let addresses = discovery::resolve(&config, &Addresses::new()).await;
-        probe(&config, &addresses, &args.pool, args.member.as_deref(), out).await
+        let desk = Desk::new(&config);
+        desk.prepare(&config).await.map_err(ProbeError::Files)?;
+        probe(&config, &desk.found(&config).await, &args.pool, args.member.as_deref(), out).await
     });
     // A look-up that was given up is not waited for.
     runtime.shutdown_background();
@@ -126,7 +131,7 @@ fn ask_all(mut config: Config, args: &Args, out: &mut impl Write) -> Result<Tall
 /// A pool or member that is not there, a probe that cannot be made; `out` that cannot be written to.
 pub async fn probe(
     config: &Config,
-    addresses: &Addresses,
+    found: &Found,
     pool: &str,
     member: Option<&str>,
     out: &mut impl Write,
@@ -137,7 +142,7 @@ pub async fn probe(
     let wrong = |cause| ProbeError::Check { pool: pool.name.clone(), cause };
     let recipe = Arc::new(Recipe::new(probe, &mut Files::default()).map_err(wrong)?);
     let mut tally = Tally::default();
-    for (member, address) in chosen(pool, probe, addresses, member)? {
+    for (member, address) in chosen(pool, probe, found, member)? {
         let sample = match address {
             Some(address) => {
                 writeln!(out, "{} {}, at {address}", pool.name, member.name)?;
@@ -158,31 +163,27 @@ pub async fn probe(
 
 /// The members that `wanted` names, all without it, with each of their addresses; one without any stands for itself.
 fn chosen<'a>(
-    pool: &'a Pool,
+    pool: &Pool,
     probe: &Probe,
-    addresses: &Addresses,
+    found: &'a Found,
     wanted: Option<&str>,
 ) -> Result<Vec<(&'a Member, Option<SocketAddr>)>, ProbeError> {
-    let mut chosen = Vec::new();
-    for member in &pool.members {
-        let known = addresses.get(&member.host).map_or(&[][..], Vec::as_slice);
-        let named = wanted.is_none_or(|wanted| wanted == member.name || wanted == member.host);
-        if known.is_empty() && named {
-            chosen.push((member, None));
-        }
-        for &ip in known {
-            let traffic = SocketAddr::new(ip, member.port);
-            if named || wanted == Some(&traffic.to_string()) {
-                chosen.push((member, Some(SocketAddr::new(ip, probe.port.unwrap_or(member.port)))));
-            }
-        }
-    }
+    let located = found.of(&pool.name);
+    let is_wanted = |located: &&Located| {
+        let (member, traffic) = (&located.member, located.address.map(|address| address.to_string()));
+        wanted.is_none_or(|wanted| wanted == member.name || wanted == member.host || traffic.as_deref() == Some(wanted))
+    };
+    let target = |located: &'a Located| {
+        let address = located.address.map(|a| SocketAddr::new(a.ip(), probe.port.unwrap_or(a.port())));
+        (&located.member, address)
+    };
+    let chosen: Vec<_> = located.iter().filter(is_wanted).map(target).collect();
     match wanted {
-        Some(wanted) if chosen.is_empty() => Err(ProbeError::Member {
-            pool: pool.name.clone(),
-            member: wanted.to_owned(),
-            known: pool.members.iter().map(|member| member.name.clone()).collect(),
-        }),
+        Some(wanted) if chosen.is_empty() => {
+            let mut known: Vec<String> = located.iter().map(|located| located.member.name.clone()).collect();
+            known.dedup();
+            Err(ProbeError::Member { pool: pool.name.clone(), member: wanted.to_owned(), known })
+        }
         _ => Ok(chosen),
     }
 }

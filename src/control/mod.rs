@@ -7,6 +7,7 @@
 
 mod floor;
 mod prepare;
+mod update;
 
 use std::io;
 use std::net::SocketAddr;
@@ -21,14 +22,16 @@ use tokio::task::AbortHandle;
 
 pub use floor::{Bound, Floor, bind, threads};
 pub use prepare::Prepared;
+pub use update::keep_up;
 
 use crate::clock;
 use crate::config::{Config, Problem};
+use crate::discovery::Desk;
 use crate::health::{Admin, MemberId, Mode};
 use crate::listener::Traffic;
 use crate::pool::{Member, Pool};
 use crate::probe::{Check, Idle, Prober, Recipe, Target};
-use crate::snapshot::{Addresses, Served, Snapshot};
+use crate::snapshot::{Found, Located, Served, Snapshot};
 use crate::telemetry::{AccessLog, EventLog};
 use crate::tls::TlsError;
 
@@ -68,6 +71,8 @@ pub struct Parts {
     pub events: Arc<EventLog>,
     /// Of the present generation.
     pub prepared: Prepared,
+    /// Who asks for the members of the present generation.
+    pub desk: Arc<Desk>,
     /// Says that the process wants to end.
     pub ending: watch::Sender<bool>,
     /// The access log.
@@ -82,6 +87,7 @@ pub struct Control {
     snapshot: Arc<ArcSwap<Snapshot>>,
     events: Arc<EventLog>,
     following: Mutex<Following>,
+    desk: Arc<Desk>,
     ending: watch::Sender<bool>,
     log: AccessLog,
     traffic: Arc<Traffic>,
@@ -105,13 +111,14 @@ pub struct Turn<'a>(#[expect(dead_code, reason = "held, not looked at")] tokio::
 impl Control {
     /// Starts probing what the present generation has.
     pub fn start(parts: Parts) -> io::Result<Control> {
-        let Parts { path, snapshot, events, prepared, ending, log, traffic } = parts;
+        let Parts { path, snapshot, events, prepared, desk, ending, log, traffic } = parts;
         let prober = Arc::new(Prober::start(snapshot.load().config.max_concurrent_probes)?);
         let control = Control {
             path,
             snapshot,
             events,
             following: Mutex::new(Following { prepared, errands: Vec::new() }),
+            desk,
             ending,
             log,
             traffic,
@@ -119,7 +126,11 @@ impl Control {
             draining: AtomicBool::new(false),
             reloading: tokio::sync::Mutex::new(()),
         };
-        control.follow(&mut control.following());
+        let (mut following, nobody) = (control.following(), Found::default());
+        let pools = control.snapshot();
+        pools.pools.values().for_each(|served| prepare::tell_of_odd(&served.config, &following.prepared, &nobody));
+        control.follow(&mut following);
+        drop(following);
         Ok(control)
     }
 
@@ -194,9 +205,14 @@ impl Control {
         &self.traffic
     }
 
-    /// What names mean in the present generation.
-    pub fn addresses(&self) -> Addresses {
-        self.following().prepared.addresses.clone()
+    /// Who asks for members.
+    pub fn desk(&self) -> &Arc<Desk> {
+        &self.desk
+    }
+
+    /// Who is a member of a pool by its sources.
+    pub fn located(&self, pool: &str) -> Option<Arc<[Located]>> {
+        self.following().prepared.found.shared(pool)
     }
 
     /// Waits for the turn to reload: one at a time, and the next sees what the one before has done.
@@ -208,18 +224,20 @@ impl Control {
     pub fn adopt(&self, config: Arc<Config>, prepared: Prepared) -> Arc<Snapshot> {
         let mut following = self.following();
         let old = self.snapshot();
-        let Prepared { addresses, outfits, .. } = &prepared;
-        let next = Snapshot::next(Some(&old), clock::monotonic(), config, addresses, outfits, &self.events);
+        let Prepared { found, outfits, .. } = &prepared;
+        let next = Snapshot::next(Some(&old), clock::monotonic(), config, found, outfits, &self.events);
         let next = Arc::new(next);
         self.snapshot.store(next.clone());
-        following.prepared = prepared;
+        let before = std::mem::replace(&mut following.prepared, prepared).found;
+        next.pools.values().for_each(|served| prepare::tell_of_odd(&served.config, &following.prepared, &before));
         self.prober.set_places(next.config.max_concurrent_probes);
         self.follow(&mut following);
         next
     }
 
-    /// Ends probing.
+    /// Ends probing, and asking for names.
     pub fn stop(&self) {
+        self.desk.stop();
         self.following().errands.drain(..).for_each(|errand| errand.abort());
         self.prober.stop();
     }
@@ -279,7 +297,7 @@ fn targets(served: &Served, recipe: &Arc<Recipe>) -> Option<Vec<Target>> {
         let mut address = live.address()?;
         address.set_port(probe.port.unwrap_or(address.port()));
         // It could be made when the configuration was prepared.
-        let check = Check::new(recipe, served.host_of(name), address).ok()?;
+        let check = Check::new(recipe, &served.host_of(name), address).ok()?;
         let reported = pool.clone();
         Some(Target {
             pool: pool.name().clone(),

@@ -1,20 +1,19 @@
 //! What can fail when a configuration is taken, done before it is taken.
 
 use std::collections::HashMap;
-use std::net::SocketAddr;
 use std::sync::Arc;
 
-use crate::config::{Config, Places, Pool, Problem, TlsOf};
+use crate::config::{Config, Places, Pool, Probe, Problem, TlsOf};
 use crate::probe::{Check, CheckError, Recipe};
 use crate::proxy::Connector;
-use crate::snapshot::{Addresses, Outfit};
+use crate::snapshot::{Found, Located, Outfit, Source};
 use crate::tls::{Files, TlsError};
 
 /// A configuration whose names are resolved, whose files are read and whose probes can be made.
 #[derive(Debug)]
 pub struct Prepared {
-    /// What names mean.
-    pub addresses: Addresses,
+    /// Who is a member of each pool.
+    pub found: Found,
     /// What the probes of each pool share, by the pool's name.
     pub recipes: HashMap<String, Arc<Recipe>>,
     /// What was made of each pool's files, by the pool's name.
@@ -26,12 +25,13 @@ impl Prepared {
     ///
     /// # Errors
     /// Every connection that cannot be made: a file of authorities or of a certificate that cannot be read, a key that is
-    /// not the certificate's, a name that no certificate can have.
-    pub fn new(config: &Config, places: &Places, addresses: Addresses) -> Result<Prepared, Vec<Problem>> {
+    /// not the certificate's, a name that no certificate can have. A name that a source has brought is no reason to refuse
+    /// anything.
+    pub fn new(config: &Config, places: &Places, found: Found) -> Result<Prepared, Vec<Problem>> {
         let mut trial = Trial { places, files: Files::default(), problems: Vec::new() };
         let (mut recipes, mut outfits) = (HashMap::new(), HashMap::new());
         for (name, pool) in &config.pools {
-            let recipe = trial.recipe(pool, &addresses);
+            let recipe = trial.recipe(pool, &found);
             let outfit = trial.outfit(pool, recipe.as_deref());
             recipes.extend(recipe.map(|recipe| (name.clone(), recipe)));
             outfits.insert(name.clone(), outfit);
@@ -40,7 +40,7 @@ impl Prepared {
         // What traffic and probe share is wrong in both, and mended once.
         problems.sort_by(|a, b| (a.line, a.column, &a.message).cmp(&(b.line, b.column, &b.message)));
         problems.dedup();
-        if problems.is_empty() { Ok(Prepared { addresses, recipes, outfits }) } else { Err(problems) }
+        if problems.is_empty() { Ok(Prepared { found, recipes, outfits }) } else { Err(problems) }
     }
 }
 
@@ -52,7 +52,7 @@ struct Trial<'a> {
 }
 
 impl Trial<'_> {
-    fn recipe(&mut self, pool: &Pool, addresses: &Addresses) -> Option<Arc<Recipe>> {
+    fn recipe(&mut self, pool: &Pool, found: &Found) -> Option<Arc<Recipe>> {
         let probe = pool.probe.as_ref()?;
         let recipe = match Recipe::new(probe, &mut self.files) {
             Ok(recipe) => Arc::new(recipe),
@@ -61,12 +61,13 @@ impl Trial<'_> {
                 return None;
             }
         };
-        let tried = pool.members.iter().filter_map(|member| {
-            let ip = addresses.get(&member.host)?.first()?;
-            let address = SocketAddr::new(*ip, probe.port.unwrap_or(member.port));
-            Check::new(&recipe, member.own_name(), address).err()
-        });
-        tried.collect::<Vec<_>>().iter().for_each(|error| self.refuse_probe(pool, error));
+        for located in found.of(&pool.name) {
+            let Some(Err(error)) = check(&recipe, probe, located) else { continue };
+            // Whom a source has brought is told of when it is taken.
+            if matches!(located.source, Source::Written(_)) {
+                self.refuse_probe(pool, &error);
+            }
+        }
         Some(recipe)
     }
 
@@ -98,4 +99,37 @@ impl Trial<'_> {
         let message = format!("pool {:?}: {error}", pool.name);
         self.problems.push(self.places.tls_error(&pool.name, of, error.part(), message));
     }
+}
+
+/// The probe of a member; `None` while it has no address.
+fn check(recipe: &Arc<Recipe>, probe: &Probe, located: &Located) -> Option<Result<Check, CheckError>> {
+    let mut address = located.address?;
+    address.set_port(probe.port.unwrap_or(address.port()));
+    Some(Check::new(recipe, located.member.own_name(), address))
+}
+
+/// Tells of members that cannot be probed, or not be reached over TLS, of those that are not in `before`.
+pub(super) fn tell_of_odd(pool: &Pool, prepared: &Prepared, before: &Found) {
+    let (recipe, outfit) = (prepared.recipes.get(&pool.name), prepared.outfits.get(&pool.name));
+    let connector = outfit.and_then(|outfit| outfit.connector.as_ref()?.downcast_ref::<Connector>());
+    let known = before.of(&pool.name);
+    for located in prepared.found.of(&pool.name).iter().filter(|located| !known.contains(located)) {
+        if let (Some(recipe), Some(probe)) = (recipe, &pool.probe)
+            && let Some(Err(error)) = check(recipe, probe, located)
+        {
+            tell(&pool.name, located, &error);
+        }
+        let is_written = matches!(located.source, Source::Written(_));
+        if connector.is_some_and(|connector| !is_written && connector.name_for(located.member.own_name()).is_none()) {
+            tell(&pool.name, located, &"no certificate can be verified for its name");
+        }
+    }
+}
+
+fn tell(pool: &str, located: &Located, error: &dyn std::fmt::Display) {
+    let member = located.label();
+    tracing::warn!(
+        target: "discovery", pool, member, %error,
+        "member {member} of {pool} can be probed or reached only in part: {error}"
+    );
 }

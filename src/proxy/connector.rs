@@ -16,6 +16,8 @@ use crate::tls::{self, Files, Material, TlsError};
 pub struct Connector {
     seal: u64,
     verify: bool,
+    /// What all are verified for; `None`: each for its own name.
+    sni: Option<String>,
     /// `None`: those of the system, which Pingora read when it began.
     authorities: Option<Arc<CaType>>,
     client: Option<Arc<CertKey>>,
@@ -46,6 +48,7 @@ impl Connector {
             Ok(Connector {
                 seal: material.seal(),
                 verify: tls.verify,
+                sni: tls.sni.clone(),
                 authorities: authorities.map(Arc::from),
                 client: client.map(Arc::new),
                 names,
@@ -69,6 +72,17 @@ impl Connector {
     /// What the member of this configured name is verified for; `None`: it is not of this generation.
     pub fn name_of(&self, member: &str) -> Option<&str> {
         self.names.get(member).map(String::as_str)
+    }
+
+    /// What a member of this own name is verified for, whom a source has named since; `None`: it cannot be, for what a name
+    /// is, or since Pingora would ask for another one (it takes `_` for `-`).
+    pub fn name_for(&self, own_name: &str) -> Option<String> {
+        if let Some(sni) = &self.sni {
+            return Some(sni.clone());
+        }
+        let name = tls::server_name(own_name).ok()?;
+        let first = own_name.split('.').next().unwrap_or_default();
+        (!first.contains('_')).then(|| name.to_str().into_owned())
     }
 
     /// Gives `peer`, which has its name, the rest.

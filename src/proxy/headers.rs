@@ -51,12 +51,12 @@ pub struct Hop<'a> {
 ///
 /// # Errors
 /// A value that cannot be sent.
-pub fn upward<'a>(
+pub fn upward<M: AsRef<str>>(
     up: &mut RequestHeader,
     client: &RequestHeader,
     hop: Hop<'_>,
     host: &UpstreamHost,
-    member: impl FnOnce() -> &'a str,
+    member: impl FnOnce() -> M,
 ) -> pingora::Result<()> {
     forwarded(up, hop)?;
     let version = if client.version == http::Version::HTTP_10 { "1.0" } else { "1.1" };
@@ -80,9 +80,9 @@ pub fn upward<'a>(
     up.remove_header("proxy");
     match host {
         // An HTTP/1.0 client need not name a host; we, in HTTP/1.1, must.
-        UpstreamHost::PassThrough if hop.host.is_empty() => up.insert_header(header::HOST, member()),
+        UpstreamHost::PassThrough if hop.host.is_empty() => up.insert_header(header::HOST, member().as_ref()),
         UpstreamHost::PassThrough => Ok(()),
-        UpstreamHost::Member => up.insert_header(header::HOST, member()),
+        UpstreamHost::Member => up.insert_header(header::HOST, member().as_ref()),
         UpstreamHost::Fixed(fixed) => up.insert_header(header::HOST, fixed.as_str()),
     }
 }

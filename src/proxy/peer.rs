@@ -91,7 +91,11 @@ pub fn peer(
 
 fn secure(pool: &Served, key: &Key, address: SocketAddr) -> Option<HttpPeer> {
     let connector: &Connector = pool.connector.as_ref()?.downcast_ref()?;
-    let mut peer = HttpPeer::new(address, true, connector.name_of(&key.name)?.to_owned());
+    let name = match connector.name_of(&key.name) {
+        Some(name) => name.to_owned(),
+        None => connector.name_for(&pool.discovered_host_of(&key.name)?)?,
+    };
+    let mut peer = HttpPeer::new(address, true, name);
     connector.equip(&mut peer);
     Some(peer)
 }

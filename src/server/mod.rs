@@ -17,11 +17,12 @@ use tokio::sync::watch;
 
 use crate::config::Loaded;
 use crate::control::{self, Control, Floor, Parts, Prepared, SetupError};
+use crate::discovery::Desk;
 use crate::listener::{Lobby, Traffic};
 use crate::proxy::{self, Proxy};
-use crate::snapshot::{Addresses, Snapshot};
+use crate::snapshot::Snapshot;
 use crate::telemetry::{AccessLog, EventLog};
-use crate::{admin, clock, config, discovery, tls};
+use crate::{admin, clock, config, tls};
 
 /// How long the last log lines may take to be written.
 const LAST_LINES: Duration = Duration::from_secs(2);
@@ -53,8 +54,9 @@ async fn serve(path: PathBuf, loaded: Loaded, limit: Option<Duration>) -> Result
     let descriptors = descriptors::raise_limit();
     let places = loaded.places().clone();
     let config = Arc::new(loaded.config);
-    let addresses = discovery::resolve(&config, &Addresses::new()).await;
-    let prepared = Prepared::new(&config, &places, addresses).map_err(SetupError::Config)?;
+    let desk = Desk::new(&config);
+    desk.prepare(&config).await.map_err(SetupError::Config)?;
+    let prepared = Prepared::new(&config, &places, desk.found(&config).await).map_err(SetupError::Config)?;
     tls::try_system().map_err(SetupError::Authorities)?;
     let threads = control::threads(config.threads);
     let sockets = control::bind(&config.listeners, threads)?;
@@ -70,8 +72,8 @@ async fn serve(path: PathBuf, loaded: Loaded, limit: Option<Duration>) -> Result
     }
     // From here on nothing can be refused any more.
     let events = Arc::new(EventLog::default());
-    let Prepared { addresses, outfits, .. } = &prepared;
-    let first = Snapshot::next(None, clock::monotonic(), config.clone(), addresses, outfits, &events);
+    let Prepared { found, outfits, .. } = &prepared;
+    let first = Snapshot::next(None, clock::monotonic(), config.clone(), found, outfits, &events);
     let snapshot = Arc::new(ArcSwap::from_pointee(first));
     let (ending, is_ending) = watch::channel(false);
     let traffic = Arc::new(Traffic::default());
@@ -90,10 +92,12 @@ async fn serve(path: PathBuf, loaded: Loaded, limit: Option<Duration>) -> Result
         snapshot,
         events,
         prepared,
+        desk,
         ending,
         log: log.clone(),
         traffic: traffic.clone(),
     })?);
+    let keeping_up = control::keep_up(&control);
     for (listening, sockets) in sockets {
         floor.open(listening, sockets);
     }
@@ -102,6 +106,7 @@ async fn serve(path: PathBuf, loaded: Loaded, limit: Option<Duration>) -> Result
     }
     tracing::info!(target: "server", version = env!("CARGO_PKG_VERSION"), threads, descriptors, "serving");
     signals::until_the_end(ears, limit, &control, &floor).await;
+    keeping_up.abort();
     control.stop();
     floor.stop();
     log.close(LAST_LINES);

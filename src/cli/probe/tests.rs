@@ -1,11 +1,13 @@
 //! `pulsegate probe` against origins over real sockets.
 
+use std::collections::HashMap;
 use std::net::IpAddr;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
 use super::*;
+use crate::snapshot::Source;
 
 /// An origin that gives this answer to every connection, whatever it is asked.
 async fn origin(answer: &'static [u8]) -> u16 {
@@ -31,14 +33,30 @@ fn config(members: &str, probe: &str) -> Config {
     config::parse("proxy.yaml", &text, &|_| None).unwrap().config
 }
 
+type Addresses = HashMap<String, Vec<IpAddr>>;
+
 fn addresses(known: &[(&str, &str)]) -> Addresses {
     known.iter().map(|(name, ip)| (name.to_string(), vec![ip.parse::<IpAddr>().unwrap()])).collect()
+}
+
+/// Who is a member, with these addresses of names.
+fn found(config: &Config, addresses: &Addresses) -> Found {
+    let mut found = Found::default();
+    for (name, pool) in &config.pools {
+        let located = pool.members.iter().enumerate().flat_map(|(index, member)| {
+            let literal = member.host.parse().ok().map(|ip| vec![ip]);
+            let known = literal.or_else(|| addresses.get(&member.host).cloned()).unwrap_or_default();
+            Located::all(member, &known, &Source::Written(index), None)
+        });
+        found.insert(name, located.collect());
+    }
+    found
 }
 
 /// What is printed of probing pool `web`, times and ports made equal.
 async fn printed(config: &Config, addresses: &Addresses, member: Option<&str>, port: u16) -> (String, Tally) {
     let mut out = Vec::new();
-    let tally = probe(config, addresses, "web", member, &mut out).await.unwrap();
+    let tally = probe(config, &found(config, addresses), "web", member, &mut out).await.unwrap();
     let text = String::from_utf8(out).unwrap().replace(&format!(":{port}"), ":PORT");
     let lines = text.lines().map(|line| match line.strip_prefix("= connect ") {
         Some(times) if times.ends_with(" ms") => "= connect TIMES",
@@ -119,7 +137,8 @@ async fn what_is_not_there_is_answered_with_what_is() {
     ];
     for (pool, member, keys, expected) in rows {
         let config = config("\"a.test:80\"", keys);
-        let error = probe(&config, &Addresses::new(), pool, member, &mut Vec::new()).await.unwrap_err();
+        let error =
+            probe(&config, &found(&config, &Addresses::new()), pool, member, &mut Vec::new()).await.unwrap_err();
         assert_eq!(error.to_string(), expected);
     }
 }

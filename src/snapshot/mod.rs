@@ -3,21 +3,25 @@
 //! Pools outlive generations: the next one takes over those whose names stay, reshaped, with all they know (health.md §9).
 //! Whatever can fail is done before (`reload`), so that a configuration is taken whole or not at all.
 
+mod found;
+
 use std::any::Any;
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
+
+use arc_swap::ArcSwap;
+
+pub use found::{Found, Located, Source};
 
 use crate::config::{self, Config, authority};
 use crate::health::{Key, Spec};
 use crate::pool::{Limits, Plan, Pool};
 use crate::route::Table;
 use crate::telemetry::{EventLog, HEALTH};
-
-/// What names mean now: host to addresses, none where it has none.
-pub type Addresses = HashMap<String, Vec<IpAddr>>;
 
 /// One generation.
 #[derive(Debug)]
@@ -54,7 +58,12 @@ pub struct Served {
     pub group_key: u64,
     /// What its connections need of its files; `None`: they are plain.
     pub connector: Option<Arc<dyn Any + Send + Sync>>,
+    /// Of what the files of its probe held.
+    seal: Option<u64>,
+    /// Of members that the configuration names.
     names: HashMap<String, Names>,
+    /// Of members that its sources name now.
+    discovered: ArcSwap<HashMap<String, Names>>,
 }
 
 /// What a member is called.
@@ -67,29 +76,50 @@ struct Names {
 impl Served {
     /// The own name of the member that is configured as `member`, without port. One of another generation goes by its
     /// configured name, as do most.
-    pub fn host_of<'a>(&'a self, member: &'a str) -> &'a str {
-        self.names.get(member).map_or_else(|| host_of(member), |names| &names.host)
+    pub fn host_of<'a>(&'a self, member: &'a str) -> Cow<'a, str> {
+        match self.names.get(member) {
+            Some(names) => Cow::Borrowed(&names.host),
+            None => self.discovered_host_of(member).map_or_else(|| host_of(member).into(), Cow::Owned),
+        }
     }
 
     /// The same as a Host field.
-    pub fn authority_of<'a>(&'a self, member: &'a str) -> &'a str {
-        self.names.get(member).map_or(member, |names| &names.authority)
+    pub fn authority_of<'a>(&'a self, member: &'a str) -> Cow<'a, str> {
+        match self.names.get(member) {
+            Some(names) => Cow::Borrowed(&names.authority),
+            None => match self.discovered.load().get(member) {
+                Some(names) => Cow::Owned(names.authority.clone()),
+                None => Cow::Borrowed(member),
+            },
+        }
+    }
+
+    /// The own name of a member that a source of this pool names now; `None` for every other.
+    pub fn discovered_host_of(&self, member: &str) -> Option<String> {
+        self.discovered.load().get(member).map(|names| names.host.clone())
+    }
+
+    /// Its sources say something else: other members, and nothing else is another.
+    pub fn readdress(&self, now: Duration, located: &[Located]) {
+        // First, so that whoever is picked has a name.
+        self.discovered.store(Arc::new(discovered(&self.config, located)));
+        self.live.reshape(now, plan(&self.config, located, self.seal));
     }
 }
 
 impl Snapshot {
-    /// The generation after `old`, by `config`, with names as in `addresses` and files as in `outfits`. Cannot fail.
+    /// The generation after `old`, by `config`, with the members that were `found` and files as in `outfits`. Cannot fail.
     pub fn next(
         old: Option<&Snapshot>,
         now: Duration,
         config: Arc<Config>,
-        addresses: &Addresses,
+        found: &Found,
         outfits: &HashMap<String, Outfit>,
         events: &Arc<EventLog>,
     ) -> Snapshot {
         let pools = config.pools.iter().map(|(name, pool)| {
             let outfit = outfits.get(name).cloned().unwrap_or_default();
-            let plan = plan(pool, addresses, &outfit);
+            let plan = plan(pool, found.of(name), outfit.probe);
             let live = match old.and_then(|old| old.pools.get(name)) {
                 Some(served) => {
                     served.live.reshape(now, plan);
@@ -97,8 +127,15 @@ impl Snapshot {
                 }
                 None => Arc::new(Pool::new(name, now, plan, events.clone())),
             };
-            let (group_key, names) = (group_key(pool, &outfit), names(pool));
-            let served = Served { config: pool.clone(), live, group_key, connector: outfit.connector, names };
+            let served = Served {
+                config: pool.clone(),
+                live,
+                group_key: group_key(pool, &outfit),
+                connector: outfit.connector,
+                seal: outfit.probe,
+                names: names(pool, pool.members.iter()),
+                discovered: ArcSwap::from_pointee(discovered(pool, found.of(name))),
+            };
             (name.clone(), Arc::new(served))
         });
         let pools: HashMap<String, Arc<Served>> = pools.collect();
@@ -120,46 +157,43 @@ impl Snapshot {
 }
 
 /// One member per address; a name without one is a member all the same, and says so (case C66).
-fn plan(pool: &config::Pool, addresses: &Addresses, outfit: &Outfit) -> Plan {
+fn plan(pool: &config::Pool, located: &[Located], seal: Option<u64>) -> Plan {
     let tls = pool.upstream.tls.is_some();
-    let members = pool.members.iter().flat_map(|member| {
-        let source = member.host.parse::<IpAddr>().is_err().then(|| Arc::from(member.name.as_str()));
-        let fingerprint = fingerprint(pool, member, outfit);
-        let known = addresses.get(&member.host).map_or(&[][..], Vec::as_slice);
-        let spec = |address: Option<SocketAddr>| Spec {
-            key: Key { name: member.name.clone(), address, tls },
-            weight: member.weight,
-            split: known.len().max(1) as u32,
-            tier: member.tier,
-            admin: member.state,
-            source: source.clone(),
-            fingerprint,
-        };
-        let mut specs: Vec<Spec> = known.iter().map(|ip| spec(Some(SocketAddr::new(*ip, member.port)))).collect();
-        if specs.is_empty() {
-            specs.push(spec(None));
-        }
-        specs
-    });
-    // Each address of a name is a member, with the limits of its own that the name has.
-    let capacities = pool.members.iter().flat_map(|member| {
-        let known = addresses.get(&member.host).map_or(0, Vec::len);
-        std::iter::repeat_n(member.capacity, known.max(1))
-    });
+    let spec = |located: &Located| Spec {
+        key: Key { name: located.member.name.clone(), address: located.address, tls },
+        weight: located.member.weight,
+        split: located.split,
+        tier: located.member.tier,
+        admin: located.member.state,
+        source: source(pool, located),
+        fingerprint: fingerprint(pool, &located.member, seal),
+    };
     Plan {
         rules: pool.rules.clone(),
         policy: pool.balance.clone(),
         budget_percent: pool.retries.budget_percent,
-        members: members.collect(),
-        limits: Limits { capacity: pool.capacity, members: capacities.collect(), queue: pool.queue },
+        members: located.iter().map(spec).collect(),
+        limits: Limits {
+            capacity: pool.capacity,
+            members: located.iter().map(|located| located.member.capacity.or(pool.each_member)).collect(),
+            queue: pool.queue,
+        },
     }
 }
 
+/// Whose answer has brought the member: a service's, or its own name's.
+fn source(pool: &config::Pool, located: &Located) -> Option<Arc<str>> {
+    if let Source::Service(index) = located.source {
+        return pool.services.get(index).map(|service| service.name.as_str().into());
+    }
+    located.member.host.parse::<IpAddr>().is_err().then(|| located.member.name.as_str().into())
+}
+
 /// Of the probe, of the name it asks the member by, and of what its files hold.
-fn fingerprint(pool: &config::Pool, member: &config::Member, outfit: &Outfit) -> u64 {
+fn fingerprint(pool: &config::Pool, member: &config::Member, seal: Option<u64>) -> u64 {
     let Some(probe) = &pool.probe else { return 0 };
     let mut hasher = DefaultHasher::new();
-    (probe.fingerprint(), &member.known_as, outfit.probe).hash(&mut hasher);
+    (probe.fingerprint(), &member.known_as, seal).hash(&mut hasher);
     hasher.finish()
 }
 
@@ -171,13 +205,19 @@ fn group_key(pool: &config::Pool, outfit: &Outfit) -> u64 {
     hasher.finish()
 }
 
-fn names(pool: &config::Pool) -> HashMap<String, Names> {
+/// Of those that the configuration does not name itself.
+fn discovered(pool: &config::Pool, located: &[Located]) -> HashMap<String, Names> {
+    let discovered = located.iter().filter(|located| !matches!(located.source, Source::Written(_)));
+    names(pool, discovered.map(|located| &located.member))
+}
+
+fn names<'a>(pool: &config::Pool, members: impl Iterator<Item = &'a config::Member>) -> HashMap<String, Names> {
     let default = if pool.upstream.tls.is_some() { 443 } else { 80 };
     let names = |member: &config::Member| {
         let host = member.own_name().to_owned();
         Names { authority: authority(&host, member.port, default), host }
     };
-    pool.members.iter().map(|member| (member.name.clone(), names(member))).collect()
+    members.map(|member| (member.name.clone(), names(member))).collect()
 }
 
 /// The host of `host:port`; an IPv6 literal without its brackets.
@@ -200,8 +240,9 @@ mod tests {
     }
 
     fn first(pool: &config::Pool, outfit: &Outfit) -> Spec {
-        let addresses = Addresses::from([("10.0.0.1".to_owned(), vec!["10.0.0.1".parse().expect("an address")])]);
-        plan(pool, &addresses, outfit).members[0].clone()
+        let ip = "10.0.0.1".parse().expect("an address");
+        let located = Located::all(&pool.members[0], &[ip], &Source::Written(0), None);
+        plan(pool, &located, outfit.probe).members[0].clone()
     }
 
     const PLAIN: &str = "\"10.0.0.1:443\"";
@@ -255,7 +296,7 @@ mod tests {
         ];
         for (member, tls, host, authority) in rows {
             let pool = pool(member, &format!("upstream: {{ tls: {tls} }}"));
-            let names = &names(&pool)[&pool.members[0].name];
+            let names = &names(&pool, pool.members.iter())[&pool.members[0].name];
             assert_eq!((&*names.host, &*names.authority), (host, authority), "{member}");
         }
         assert_eq!((host_of("app1.test:80"), host_of("[fd00::1]:80")), ("app1.test", "fd00::1"));

@@ -1,0 +1,282 @@
+//! Files of members: read at once where something has to come of it, and looked at again for as long as they are followed.
+//!
+//! The system tells of changes in the directory; a look every few seconds is the guarantee, since it does not tell of
+//! everything: a symbolic link's target may be anywhere, and network file systems are silent.
+
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use notify::{RecommendedWatcher, RecursiveMode, Watcher};
+use tokio::sync::watch;
+
+use crate::config::{self, Problem, Roll};
+
+/// How often a file is looked at without being told to.
+const LOOK: Duration = Duration::from_secs(5);
+
+/// Content must stay the same for so long before it is taken: writers in place take their time.
+const SETTLE: Duration = Duration::from_millis(100);
+
+/// What the files of members say.
+pub struct Rolls {
+    files: Arc<Mutex<HashMap<PathBuf, Page>>>,
+    ears: Mutex<Ears>,
+    /// Counts what the system tells of.
+    told: watch::Sender<u64>,
+}
+
+/// One file.
+#[derive(Debug, Clone, Default)]
+struct Page {
+    /// What it said when it last said something that can be used.
+    roll: Arc<Roll>,
+    /// Of the content seen last, whatever it was worth.
+    seen: Option<u64>,
+    /// What is wrong with that content.
+    trouble: Option<Arc<str>>,
+}
+
+/// Who listens to the system; nobody until a file is followed, or where the system has no ears left.
+#[derive(Default)]
+struct Ears {
+    watcher: Option<RecommendedWatcher>,
+    directories: Vec<PathBuf>,
+    complained: bool,
+}
+
+/// A file's content, or why there is none.
+type Content = Result<String, Vec<Problem>>;
+
+impl Rolls {
+    /// Of no file yet.
+    pub fn new() -> Rolls {
+        Rolls { files: Arc::default(), ears: Mutex::default(), told: watch::Sender::new(0) }
+    }
+
+    /// What a file says, and what is wrong with what it says now.
+    pub fn roll(&self, path: &Path) -> (Arc<Roll>, Option<Arc<str>>) {
+        self.files().get(path).map_or_else(Default::default, |page| (page.roll.clone(), page.trouble.clone()))
+    }
+
+    /// Reads a file now: at a start and at a reload, where a mistake is somebody's to mend.
+    ///
+    /// # Errors
+    /// All its problems; what it said before stays.
+    pub async fn read(&self, path: &Path) -> Result<(), Vec<Problem>> {
+        let content = content(path).await;
+        let seen = fingerprint(&content);
+        let roll = content.and_then(|text| understood(path, &text))?;
+        self.files().insert(path.to_owned(), Page { roll: Arc::new(roll), seen: Some(seen), trouble: None });
+        Ok(())
+    }
+
+    /// Forgets the files that are not among `wanted`.
+    pub fn keep(&self, wanted: &[PathBuf]) {
+        self.files().retain(|path, _| wanted.contains(path));
+    }
+
+    /// Follows a file for ever, and calls `changed` whenever it says something else.
+    pub async fn follow(&self, path: PathBuf, changed: impl Fn()) {
+        let mut told = self.told.subscribe();
+        loop {
+            self.listen_to(&path);
+            if tokio::time::timeout(LOOK, told.changed()).await.is_ok() {
+                // One change of a file is told of many times.
+                tokio::time::sleep(SETTLE).await;
+                told.mark_unchanged();
+            }
+            if self.look(&path).await {
+                changed();
+            }
+        }
+    }
+
+    /// Looks at a file, and takes what it says once it has settled; true: that is something else, or in another state.
+    async fn look(&self, path: &Path) -> bool {
+        let mut now = content(path).await;
+        loop {
+            let seen = fingerprint(&now);
+            if self.files().get(path).is_none_or(|page| page.seen == Some(seen)) {
+                return false;
+            }
+            tokio::time::sleep(SETTLE).await;
+            let again = content(path).await;
+            if fingerprint(&again) == seen {
+                return self.take(path, seen, again.and_then(|text| understood(path, &text)));
+            }
+            now = again;
+        }
+    }
+
+    /// Takes what a file says now. A mistake in it is told of once for each content.
+    fn take(&self, path: &Path, seen: u64, roll: Result<Roll, Vec<Problem>>) -> bool {
+        let (mut files, file) = (self.files(), path.display());
+        let Some(page) = files.get_mut(path) else { return false };
+        page.seen = Some(seen);
+        let before = page.clone();
+        match roll {
+            Ok(roll) => {
+                let members = roll.members.len() + roll.services.len();
+                if roll != *page.roll {
+                    tracing::info!(target: "discovery", %file, members, "{file} lists {members} now");
+                    page.roll = Arc::new(roll);
+                } else if page.trouble.is_some() {
+                    tracing::info!(target: "discovery", %file, members, "{file} can be used again");
+                }
+                page.trouble = None;
+            }
+            Err(problems) => {
+                problems.iter().for_each(|problem| tracing::error!(target: "discovery", %file, "{problem}"));
+                let kept = page.roll.members.len() + page.roll.services.len();
+                tracing::error!(
+                    target: "discovery", %file, kept, errors = problems.len(),
+                    "{file} cannot be used; the {kept} it listed before stay"
+                );
+                page.trouble = problems.first().map(|problem| problem.to_string().into());
+            }
+        }
+        before.trouble != page.trouble || before.roll != page.roll
+    }
+
+    /// Has the system tell of changes beside `path`. Where it will not, the look every few seconds is left.
+    fn listen_to(&self, path: &Path) {
+        let directory = match path.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
+            _ => PathBuf::from("."),
+        };
+        let mut ears = lock(&self.ears);
+        if ears.directories.contains(&directory) {
+            return;
+        }
+        let Err(error) = ears.add(&directory, &self.files, &self.told) else { return };
+        if !std::mem::replace(&mut ears.complained, true) {
+            let (directory, every) = (directory.display(), LOOK.as_secs());
+            tracing::warn!(
+                target: "discovery", %directory, %error, every,
+                "the system does not tell of changes in {directory}: {error}; its files are looked at every {every} s"
+            );
+        }
+    }
+
+    fn files(&self) -> MutexGuard<'_, HashMap<PathBuf, Page>> {
+        lock(&self.files)
+    }
+}
+
+impl Ears {
+    fn add(
+        &mut self,
+        directory: &Path,
+        files: &Arc<Mutex<HashMap<PathBuf, Page>>>,
+        told: &watch::Sender<u64>,
+    ) -> notify::Result<()> {
+        if self.watcher.is_none() {
+            let (files, told) = (files.clone(), told.clone());
+            self.watcher = Some(notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
+                // Of an error nobody can say what it hides.
+                if event.is_ok_and(|event| !may_concern(&event, &lock(&files))) {
+                    return;
+                }
+                told.send_modify(|count| *count = count.wrapping_add(1));
+            })?);
+        }
+        if let Some(watcher) = &mut self.watcher {
+            watcher.watch(directory, RecursiveMode::NonRecursive)?;
+            self.directories.push(directory.to_owned());
+        }
+        Ok(())
+    }
+}
+
+/// Whether an event may be about one of the files. Our own reading is not news, nor is a log in the same directory; names
+/// that begin with `..` are the links by which Kubernetes exchanges a volume.
+fn may_concern(event: &notify::Event, files: &HashMap<PathBuf, Page>) -> bool {
+    let concerns = |path: &PathBuf| match path.file_name() {
+        Some(name) => {
+            name.as_encoded_bytes().starts_with(b"..") || files.keys().any(|file| file.file_name() == Some(name))
+        }
+        None => true,
+    };
+    !event.kind.is_access() && (event.paths.is_empty() || event.paths.iter().any(concerns))
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+async fn content(path: &Path) -> Content {
+    let owned = path.to_owned();
+    let unreadable = |error: tokio::task::JoinError| {
+        vec![Problem {
+            severity: config::Severity::Error,
+            file: path.display().to_string(),
+            line: 1,
+            column: 1,
+            message: format!("the file cannot be read: {error}"),
+        }]
+    };
+    tokio::task::spawn_blocking(move || config::text_of(&owned)).await.map_err(unreadable).and_then(|content| content)
+}
+
+fn understood(path: &Path, text: &str) -> Result<Roll, Vec<Problem>> {
+    config::read_roll(&path.display().to_string(), text, &config::environment)
+}
+
+fn fingerprint(content: &Content) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    match content {
+        Ok(text) => text.hash(&mut hasher),
+        Err(problems) => problems.iter().for_each(|problem| problem.message.hash(&mut hasher)),
+    }
+    hasher.finish()
+}
+
+impl std::fmt::Debug for Rolls {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Rolls").field("files", &self.files().len()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(rolls: &Rolls, path: &Path) -> Vec<String> {
+        rolls.roll(path).0.members.iter().map(|member| member.name.clone()).collect()
+    }
+
+    #[tokio::test]
+    async fn only_other_members_are_a_change_and_mistakes_change_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("members.yaml");
+        let rolls = Rolls::new();
+        assert!(rolls.read(&path).await.is_err(), "a file that is not there");
+        std::fs::write(&path, "[\"10.0.0.1:80\"]").unwrap();
+        rolls.read(&path).await.unwrap();
+        // What is written, whether that is a change, who is a member then, and whether something is wrong.
+        let rows = [
+            ("[\"10.0.0.1:80\"]", false, "10.0.0.1:80", false),
+            ("# the same\n- 10.0.0.1:80\n", false, "10.0.0.1:80", false),
+            ("- 10.0.0.1:80\n- 10.0.0.2:80\n", true, "10.0.0.1:80 10.0.0.2:80", false),
+            ("- 10.0.0.1:80\n- 10.0.0.2\n", true, "10.0.0.1:80 10.0.0.2:80", true),
+            ("", true, "10.0.0.1:80 10.0.0.2:80", true),
+            ("- 10.0.0.1:80\n- 10.0.0.2:80\n", true, "10.0.0.1:80 10.0.0.2:80", false),
+            ("[]", true, "", false),
+        ];
+        for (text, changed, members, is_wrong) in rows {
+            std::fs::write(&path, text).unwrap();
+            assert_eq!(rolls.look(&path).await, changed, "{text}");
+            assert_eq!(names(&rolls, &path).join(" "), members, "{text}");
+            assert_eq!(rolls.roll(&path).1.is_some(), is_wrong, "{text}");
+        }
+        std::fs::remove_file(&path).unwrap();
+        assert!(rolls.look(&path).await && rolls.roll(&path).1.is_some());
+        assert!(!rolls.look(&path).await, "told of once");
+        assert!(rolls.read(&path).await.is_err());
+        rolls.keep(&[]);
+        assert!(!rolls.look(&path).await);
+    }
+}
