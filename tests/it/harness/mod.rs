@@ -5,6 +5,8 @@
 
 mod checks;
 pub mod client;
+pub mod dns;
+pub mod dnsmasq;
 pub mod load;
 pub mod nginx;
 pub mod origin;
