@@ -130,6 +130,6 @@ fn tell(pool: &str, located: &Located, error: &dyn std::fmt::Display) {
     let member = located.label();
     tracing::warn!(
         target: "discovery", pool, member, %error,
-        "member {member} of {pool} can be probed or reached only in part: {error}"
+        "member {member} of {pool} cannot be probed or reached: {error}"
     );
 }

@@ -46,6 +46,9 @@ use roll::Rolls;
 /// How long first answers are waited for.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// Between two looks whether all first answers are there.
+const CROWD: Duration = Duration::from_millis(5);
+
 /// Questions that are out at once.
 const PLACES: usize = 64;
 
@@ -115,6 +118,8 @@ impl Desk {
                 if answers.changed().await.is_err() {
                     return;
                 }
+                // With many names answers come in crowds, and each look goes over all of them.
+                tokio::time::sleep(CROWD).await;
             }
         };
         let _ = tokio::time::timeout(PATIENCE, all).await;
