@@ -23,6 +23,7 @@ use axum::{Json, Router};
 
 use crate::control::{Control, SetupError};
 use crate::health::Admin;
+use crate::snapshot::Served;
 use guard::Guard;
 use problem::Problem;
 use views::{MemberView, PoolView};
@@ -91,6 +92,7 @@ async fn act(
 ) -> Result<Json<MemberView>, Problem> {
     let snapshot = control.snapshot();
     let served = snapshot.pools.get(&pool).ok_or_else(|| no_pool(&pool))?;
+    let member = only_one(served, &pool, &member)?;
     let no_member = || Problem::new(StatusCode::NOT_FOUND, format!("pool {pool:?} has no member {member:?}"));
     let administer = |admin| control.administer(&pool, &member, admin).ok_or_else(no_member);
     match action.as_str() {
@@ -109,6 +111,23 @@ async fn act(
         }
     }
     MemberView::find(&control, served, &member).map(Json).ok_or_else(no_member)
+}
+
+/// The address of the member that is called `wanted`, which is its address or a name that no other has.
+fn only_one(served: &Served, pool: &str, wanted: &str) -> Result<String, Problem> {
+    let roster = served.live.roster();
+    if roster.members().iter().any(|member| **member.label() == *wanted) {
+        return Ok(wanted.to_owned());
+    }
+    let named = roster.members().iter().filter(|member| member.key().name == wanted);
+    match named.map(|member| &**member.label()).collect::<Vec<_>>().as_slice() {
+        [] => Err(Problem::new(StatusCode::NOT_FOUND, format!("pool {pool:?} has no member {wanted:?}"))),
+        [one] => Ok((*one).to_owned()),
+        several => {
+            let why = format!("{wanted:?} is {} members; name one: {}", several.len(), several.join(", "));
+            Err(Problem::new(StatusCode::CONFLICT, why))
+        }
+    }
 }
 
 fn no_pool(name: &str) -> Problem {

@@ -191,8 +191,8 @@ fn chosen<'a>(
 /// What was sent and what came, a mark before each line: `>` sent, `<` the answer's header, `|` its body.
 fn show(exchange: &Exchange, out: &mut impl Write) -> io::Result<()> {
     if let Some(Secured { server_name, verified, client_certificate }) = &exchange.tls {
-        let verified = if *verified { "verified for" } else { "not verified, asked for" };
-        let own = if *client_certificate { ", with a client certificate" } else { "" };
+        let verified = if *verified { "to be verified for" } else { "not to be verified, asked for" };
+        let own = if *client_certificate { ", with a client certificate at hand" } else { "" };
         writeln!(out, "* TLS, {verified} {server_name}{own}")?;
     }
     show_lines(">", &exchange.sent, usize::MAX, out)?;

@@ -293,17 +293,17 @@ fn targets(served: &Served, recipe: &Arc<Recipe>) -> Option<Vec<Target>> {
         probed.map(|(member, live)| (member.spec().fingerprint, live.clone())).collect()
     });
     let target = |(fingerprint, live): (u64, Arc<Member>)| {
-        let (id, name) = (live.id(), &live.key().name);
+        let id = live.id();
         let mut address = live.address()?;
         address.set_port(probe.port.unwrap_or(address.port()));
         // It could be made when the configuration was prepared.
-        let check = Check::new(recipe, &served.host_of(name), address).ok()?;
+        let check = Check::new(recipe, &served.host_of(&live.key().name), address).ok()?;
         let reported = pool.clone();
         Some(Target {
             pool: pool.name().clone(),
             member: id,
             fingerprint,
-            name: name.clone(),
+            label: live.label().clone(),
             check: Arc::new(check),
             interval: probe.interval,
             fast_interval: probe.fast_interval,

@@ -37,8 +37,8 @@ pub struct Target {
     pub member: MemberId,
     /// Of the probe: another one is another probe, and starts anew.
     pub fingerprint: u64,
-    /// The member's name, for the log.
-    pub name: String,
+    /// The member's address, for the log.
+    pub label: Arc<str>,
     /// The probe.
     pub check: Arc<Check>,
     /// From start to start.

@@ -190,7 +190,7 @@ impl Task {
         let before = std::mem::replace(&mut self.failing, reason);
         let Some(reason) = reason.filter(|reason| before != Some(*reason)) else { return };
         let (reason, detail) = (reason.as_str(), &sample.detail);
-        for Target { pool, name: member, .. } in self.targets.borrow().iter() {
+        for Target { pool, label: member, .. } in self.targets.borrow().iter() {
             tracing::info!(target: "probe", %pool, %member, reason, detail, "pool {pool}, {member}: a probe failed, {reason}: {detail}");
         }
     }
@@ -215,7 +215,7 @@ impl Task {
         self.desk.counters.panics.fetch_add(1, Relaxed);
         let targets = self.targets.borrow();
         let Some(target) = targets.first() else { return };
-        let (pool, member, panic) = (&target.pool, &target.name, &panic.0);
+        let (pool, member, panic) = (&target.pool, &target.label, &panic.0);
         tracing::error!(target: "probe", %pool, %member, %panic, "a probe panicked; it is made again");
     }
 }

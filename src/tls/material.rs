@@ -14,7 +14,7 @@ use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 
-use super::TlsError;
+use super::{TlsError, explain};
 use crate::config::{ClientCertificate, Tls};
 
 /// A larger file is not one of ours.
@@ -139,7 +139,7 @@ fn client(files_of: &ClientCertificate, files: &mut Files) -> Result<Client, Tls
         Err(rustls::Error::InconsistentKeys(_)) => {
             return Err(TlsError::OtherKey { cert: cert.clone(), key: key.clone() });
         }
-        Err(error) => return Err(wrong_cert(error.to_string())),
+        Err(error) => return Err(wrong_cert(explain(&error))),
     }
     Ok(Client { chain, key: private })
 }

@@ -30,6 +30,10 @@ fn explain_certificate(error: &CertificateError) -> String {
         CertificateError::NotValidForNameContext { expected, presented } => {
             format!("certificate is for {}, not for {}", names(presented), expected.to_str())
         }
+        // The error's own type is of a crate below rustls.
+        CertificateError::Other(other) if other.to_string() == "UnsupportedCertVersion" => {
+            "certificate of X.509 version 1; it must be of version 3 (with openssl x509: `-extfile`)".to_owned()
+        }
         CertificateError::Other(other) => other.to_string(),
         other => format!("certificate: {other}"),
     }

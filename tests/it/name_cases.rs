@@ -167,7 +167,7 @@ fn order_and_ttl_0_change_nothing_and_ask_no_more_than_allowed() {
         config(&server.resolver(""), &[app(&origin)]).replace("routes:", &pools.replace("MEMBER", &app(&origin)));
     let proxy = Proxy::start(&config);
     await_standings(&proxy, "127.0.0.1 healthy, 127.0.0.2 healthy, 127.0.0.3 healthy");
-    eventually("their lines are written", || news(&proxy).len() == 3);
+    eventually("their lines are written", || news(&proxy).len() == 4);
     let (before, from) = (news(&proxy), now());
     let asked = server.asked("app.test", "A");
     server.await_asked("app.test", "A", 10);
@@ -265,4 +265,23 @@ fn a_reload_can_bring_another_server() {
     proxy.reload_is_refused();
     other.await_asked("app.test", "A", 2);
     assert_eq!(standings(&proxy), "127.0.0.2 healthy");
+}
+
+/// Draining one of several by the name of all would leave the others to serve, behind the operator's back.
+#[test]
+fn operators_call_one_member_by_a_name_only_where_it_is_the_only_one() {
+    let origin = Origin::start_everywhere();
+    let dnsmasq = Dnsmasq::start("127.0.0.1 app.test\n127.0.0.2 app.test\n127.0.0.3 single.test\n", &[]);
+    let members = [app(&origin), format!("\"single.test:{}\"", origin.port())];
+    let proxy = Proxy::start(&config(&dnsmasq.resolver(""), &members));
+    await_standings(&proxy, "127.0.0.1 healthy, 127.0.0.2 healthy, 127.0.0.3 healthy");
+    let port = origin.port();
+    let drain = |member: &str| proxy.admin_post(&format!("/api/v1/pools/web/members/{member}:{port}/drain"), &[]);
+    let refused = drain("app.test");
+    assert_eq!(refused.status, 409);
+    let told = refused.json()["detail"].as_str().unwrap_or_default().to_owned();
+    assert!(told.contains(&format!("127.0.0.1:{port}, 127.0.0.2:{port}")), "{told}");
+    assert_eq!(standings(&proxy), "127.0.0.1 healthy, 127.0.0.2 healthy, 127.0.0.3 healthy");
+    assert_eq!((drain("127.0.0.2").status, drain("single.test").status, drain("none.test").status), (200, 200, 404));
+    await_standings(&proxy, "127.0.0.1 healthy, 127.0.0.2 draining, 127.0.0.3 draining");
 }

@@ -443,9 +443,12 @@ fn the_command_probe_shows_how_a_member_is_secured() {
     let ca = format!("ca: {}", authority.ca());
     let good = asked(&format!("{{ {ca}, {} }}", authority.client("us")), "app1.test");
     assert_eq!(good.code, Some(0), "{good:?}");
-    assert!(good.stdout.contains("* TLS, verified for app1.test, with a client certificate\n"), "{good:?}");
+    assert!(
+        good.stdout.contains("* TLS, to be verified for app1.test, with a client certificate at hand\n"),
+        "{good:?}"
+    );
     let any = asked("{ verify: false }", "app2.test");
-    assert!(any.stdout.contains("* TLS, not verified, asked for app2.test\n"), "{any:?}");
+    assert!(any.stdout.contains("* TLS, not to be verified, asked for app2.test\n"), "{any:?}");
     let bad = asked(&format!("{{ {ca} }}"), "app2.test");
     assert_eq!(bad.code, Some(1), "{bad:?}");
     assert!(bad.stdout.contains("= fail, tls: certificate is for"), "{bad:?}");

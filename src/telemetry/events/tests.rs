@@ -252,18 +252,27 @@ fn a_pool_that_fails_when_nobody_is_healthy_says_that_it_is_down() {
 }
 
 #[test]
-fn a_cold_start_is_told_by_its_members_or_by_its_end() {
+fn the_end_of_a_wait_is_told_whatever_else_is() {
     let cold = Rules { initial: Initial::Probe, ..rules() };
     let mut stage = Stage::new(cold.clone(), &[0, 0]);
     stage.health =
         PoolHealth::new(STEP, cold.clone(), stage.health.members().iter().map(|m| m.spec().clone()).collect());
-    assert_eq!(stage.pass(1), ["info member: member 10.0.0.1:80 of web is healthy; in rotation (1 of 2 members)"]);
+    assert_eq!(
+        stage.pass(1),
+        [
+            "info member: member 10.0.0.1:80 of web is healthy; in rotation (1 of 2 members)",
+            "info pool: pool web is normal now, it was waiting; 1 of 2 members in rotation",
+        ]
+    );
 
     let mut stage = Stage::new(cold, &[0, 0]);
     let changes = stage.health.advance(2 * STEP);
     assert_eq!(
         stage.announce(&changes),
-        ["warn fallback: pool web: fail-open: nobody is healthy, round-robin over 2 members"]
+        [
+            "warn fallback: pool web: fail-open: nobody is healthy, round-robin over 2 members",
+            "info pool: pool web is fallback now, it was waiting; 2 of 2 members in rotation",
+        ]
     );
     assert_eq!((stage.last().from.as_str(), stage.last().to.as_str()), ("waiting", "fallback"));
 }

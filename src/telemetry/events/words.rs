@@ -144,8 +144,8 @@ impl Step<'_> {
 
     /// A mode is told where nothing else in the step tells it, and always when the pool stops to answer at once, or starts to.
     fn mode(&self, from: Mode, to: Mode, told: usize) -> Option<Event> {
-        // Whoever waits for an answer will ask why.
-        let is_grave = from == Mode::Down || matches!(to, Mode::Down | Mode::Waiting);
+        // Whoever waits for an answer will ask why, and whoever was told of it waits for its end.
+        let is_grave = [from, to].iter().any(|mode| matches!(mode, Mode::Down | Mode::Waiting));
         if told > 0 && !is_grave {
             return None;
         }
