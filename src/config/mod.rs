@@ -231,7 +231,10 @@ pub fn text_of(path: &Path) -> Result<String, Vec<Problem>> {
         problems.error_at(mark, message);
         problems.sorted()
     };
-    let unreadable = |e: std::io::Error| refuse(Mark::START, format!("the file cannot be read: {e}"));
+    // A relative path is relative to the directory the program was started in, not to another file.
+    let place = std::path::absolute(path).ok().filter(|_| path.is_relative());
+    let place = place.map_or_else(String::new, |whole| format!("; it was looked for at {}", whole.display()));
+    let unreadable = |e: std::io::Error| refuse(Mark::START, format!("the file cannot be read: {e}{place}"));
     let meta = std::fs::metadata(path).map_err(unreadable)?;
     if meta.len() > MAX_FILE_BYTES {
         return Err(refuse(

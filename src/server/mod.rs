@@ -15,7 +15,7 @@ use arc_swap::ArcSwap;
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
-use crate::config::Loaded;
+use crate::config::{Limits, Listener, Loaded};
 use crate::control::{self, Control, Floor, Parts, Prepared, SetupError};
 use crate::discovery::Desk;
 use crate::listener::{Lobby, Traffic};
@@ -66,7 +66,10 @@ async fn serve(path: PathBuf, loaded: Loaded, limit: Option<Duration>) -> Result
     };
     let log = AccessLog::start(&config.access_log).map_err(SetupError::Log)?;
     let room = descriptors::room(descriptors);
-    if let Some(wide) = config.listeners.iter().find(|listener| listener.limits.max_connections > room) {
+    // The default is as much as comes, and no wish of anybody's.
+    let written = |listener: &&Listener| listener.limits.max_connections != Limits::default().max_connections;
+    let mut wide = config.listeners.iter().filter(written);
+    if let Some(wide) = wide.find(|listener| listener.limits.max_connections > room) {
         let (listener, wanted) = (&wide.name, wide.limits.max_connections);
         tracing::warn!(target: "server", listener, wanted, room, descriptors, "the limit on descriptors leaves less room");
     }

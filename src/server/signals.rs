@@ -89,7 +89,13 @@ async fn wind_up(lame_duck: Duration, control: &Control, floor: &Floor) {
     // Who connected just before is given the time to say what for.
     sleep(LAST_CALL).await;
     floor.end_idle().await;
-    let limit = Instant::now() + control.snapshot().config.drain_timeout;
+    let drain_timeout = control.snapshot().config.drain_timeout;
+    let (requests, connections) = (control.traffic().requests(), control.traffic().connections());
+    if connections > 0 {
+        let limit_ms = drain_timeout.as_millis() as u64;
+        tracing::info!(target: "server", requests, connections, limit_ms, "what runs may finish");
+    }
+    let limit = Instant::now() + drain_timeout;
     let mut too_late = std::pin::pin!(sleep_until(limit));
     while control.traffic().connections() > 0 {
         tokio::select! {

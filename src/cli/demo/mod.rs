@@ -31,6 +31,11 @@ pub fn run(limit: Option<Duration>, any_port: bool) -> Result<(), Box<dyn Error>
     let listener = listener(&shipped, any_port)?;
     let admin = shipped.admin.as_ref().map(|admin| admin.address).ok_or("the shipped file has no admin listener")?;
     let admin = if any_port { free_port()? } else { admin };
+    for address in [listener, admin] {
+        // Before anything is said of them; the server binds them for good.
+        let tried = std::net::TcpListener::bind(address);
+        tried.map_err(|error| format!("cannot listen on {address}: {error} (try --any-port)"))?;
+    }
     stage.write(&shipped, &origins, listener, admin)?;
     introduce(&stage, listener, admin, &origins);
     runtime.spawn(traffic::flow(listener));
