@@ -1,22 +1,49 @@
-//! Whether a request says one thing of where it ends.
+//! Whether a message says one thing of where it ends.
 //!
-//! Pingora accepts what RFC 9112 section 6.3 lets a server accept: equal lengths, a length beside a coding, codings before
-//! the last. Whoever else is on the way may read it otherwise, so what has two readings is refused (case C57).
+//! Pingora accepts what RFC 9112 section 6.3 lets a recipient accept: equal lengths, a length beside a coding, codings before
+//! the last, and of an answer any coding at all. Whoever else is on the way may read it otherwise, so what has two readings
+//! is not passed on (case C57).
 
+use http::HeaderMap;
 use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
-use pingora::http::RequestHeader;
+use pingora::http::{RequestHeader, ResponseHeader};
+use pingora::{Error, ErrorType};
 
 /// Whether it has one length of digits alone, or the one coding `chunked`, or neither. `raw` is the header as it came:
 /// Pingora has taken out a length that stood beside a coding.
 pub fn is_clear(request: &RequestHeader, raw: &[u8]) -> bool {
-    let mut codings = request.headers.get_all(TRANSFER_ENCODING).iter();
-    if let Some(coding) = codings.next() {
-        let is_chunked = coding.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked");
-        return is_chunked && codings.next().is_none() && !has_field(raw, CONTENT_LENGTH.as_str());
+    if let Some(is_chunked) = is_chunked(&request.headers) {
+        return is_chunked && !has_field(raw, CONTENT_LENGTH.as_str());
     }
     let mut lengths = request.headers.get_all(CONTENT_LENGTH).iter();
     let is_number = lengths.next().is_none_or(|length| length.as_bytes().iter().all(u8::is_ascii_digit));
     is_number && lengths.next().is_none()
+}
+
+/// Makes an answer say once where it ends. Equal lengths become one, as RFC 9110 section 8.6 allows; that they are equal, and
+/// which of a length and a coding holds, Pingora has seen to.
+///
+/// # Errors
+/// It is coded otherwise than by the one coding `chunked`: whoever does not know the coding cannot tell its end.
+pub fn settle(answer: &mut ResponseHeader) -> pingora::Result<()> {
+    if is_chunked(&answer.headers) == Some(false) {
+        return Err(Error::explain(ErrorType::InvalidHTTPHeader, "a coding other than chunked").into_up());
+    }
+    let mut lengths = answer.headers.get_all(CONTENT_LENGTH).iter();
+    let Some(first) = lengths.next() else { return Ok(()) };
+    let length = first.as_bytes().split(|b| *b == b',').next().unwrap_or_default().trim_ascii();
+    if lengths.next().is_none() && length.len() == first.len() {
+        return Ok(());
+    }
+    let length = length.to_vec();
+    answer.insert_header(CONTENT_LENGTH, length)
+}
+
+/// Whether the body comes in the one coding `chunked`; `None`: in none.
+fn is_chunked(headers: &HeaderMap) -> Option<bool> {
+    let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
+    let coding = codings.next()?;
+    Some(coding.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked") && codings.next().is_none())
 }
 
 fn has_field(raw: &[u8], name: &str) -> bool {
@@ -30,6 +57,36 @@ fn has_field(raw: &[u8], name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_answer_has_one_length_or_one_coding_or_goes_no_further() {
+        type Row<'a> = (&'a [(&'static str, &'a str)], Option<&'a [&'a str]>);
+        let rows: &[Row<'_>] = &[
+            (&[], Some(&[])),
+            (&[("content-length", "3")], Some(&["3"])),
+            (&[("content-length", "3"), ("content-length", "3")], Some(&["3"])),
+            (&[("content-length", "3, 3")], Some(&["3"])),
+            (&[("content-length", "3 ,3"), ("content-length", "3")], Some(&["3"])),
+            (&[("transfer-encoding", "Chunked")], Some(&[])),
+            (&[("transfer-encoding", "chunked"), ("transfer-encoding", "chunked")], None),
+            (&[("transfer-encoding", "chunked, chunked")], None),
+            (&[("transfer-encoding", "chunked, identity")], None),
+            (&[("transfer-encoding", "gzip, chunked")], None),
+            (&[("transfer-encoding", "xchunked")], None),
+            (&[("transfer-encoding", "")], None),
+        ];
+        for (fields, lengths) in rows {
+            let mut answer = ResponseHeader::build(200, None).expect("an answer");
+            for (name, value) in *fields {
+                answer.append_header(*name, *value).expect("a field");
+            }
+            let settled = settle(&mut answer).is_ok();
+            assert_eq!(settled, lengths.is_some(), "{fields:?}");
+            let left: Vec<_> =
+                answer.headers.get_all(CONTENT_LENGTH).iter().map(|v| v.to_str().expect("ASCII")).collect();
+            assert!(lengths.is_none_or(|lengths| left == lengths), "{fields:?}: {left:?}");
+        }
+    }
 
     #[test]
     fn what_has_two_readings_is_not_clear() {

@@ -11,7 +11,7 @@ use http::{HeaderMap, StatusCode};
 use pingora::http::{RequestHeader, ResponseHeader};
 
 use super::admit::{self, WholeUri};
-use super::{max_forwards, upgrade};
+use super::{framing, max_forwards, upgrade};
 use crate::config::UpstreamHost;
 
 /// How we name ourselves in `Via` (RFC 9110 section 7.6.3).
@@ -98,7 +98,7 @@ pub fn body_length(request: &RequestHeader) -> Option<u64> {
 /// Takes out of an answer what belongs to the hop between us and the member.
 ///
 /// # Errors
-/// A value that cannot be sent.
+/// A value that cannot be sent; an answer that does not say clearly where it ends.
 pub fn downward(answer: &mut ResponseHeader) -> pingora::Result<()> {
     // The version is this hop's, whatever the member speaks (RFC 9110 section 6.2).
     answer.set_version(http::Version::HTTP_11);
@@ -110,13 +110,19 @@ pub fn downward(answer: &mut ResponseHeader) -> pingora::Result<()> {
     for name in nominated.iter().chain(&HOP_BY_HOP) {
         answer.remove_header(name);
     }
-    if matches!(answer.status, StatusCode::NO_CONTENT | StatusCode::SWITCHING_PROTOCOLS) {
+    if answer.status.is_informational() {
+        // Of a final answer Pingora replaces it by our own.
+        answer.remove_header(&header::CONNECTION);
+    }
+    if answer.status.is_informational() || answer.status == StatusCode::NO_CONTENT {
         // Neither has a body nor stands for one, so neither may speak of its length (RFC 9110 section 8.6).
         answer.remove_header(&header::CONTENT_LENGTH);
     }
-    if matches!(answer.status.as_u16(), 101 | 204 | 304) {
+    if answer.status.is_informational() || matches!(answer.status.as_u16(), 204 | 304) {
+        // Nor of its coding (RFC 9112 section 6.1).
         answer.remove_header(&header::TRANSFER_ENCODING);
     }
+    framing::settle(answer)?;
     switch.map_or(Ok(()), |protocol| upgrade::downward(answer, protocol))
 }
 

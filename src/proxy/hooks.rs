@@ -196,6 +196,12 @@ impl ProxyHttp for Hooks {
         if answer.status.is_informational() && !switches && ctx.one_more_interim_answer() > INTERIM_ANSWERS {
             return Err(Error::explain(ErrorType::H1Error, "too many interim answers").into_up());
         }
+        if headers::promises_what_cannot_be(answer)
+            && let Some(lease) = &ctx.lease
+        {
+            lease.member().leave_connections();
+        }
+        headers::downward(answer)?;
         if switches || !answer.status.is_informational() {
             ctx.attempt_answered(answer.status.as_u16());
             ctx.limit_attempt(if switches { Answer::Tunnel } else { Answer::Begun });
@@ -204,12 +210,7 @@ impl ProxyHttp for Hooks {
                 session.set_read_timeout(None);
             }
         }
-        if headers::promises_what_cannot_be(answer)
-            && let Some(lease) = &ctx.lease
-        {
-            lease.member().leave_connections();
-        }
-        headers::downward(answer)
+        Ok(())
     }
 
     async fn response_filter(&self, session: &mut Session, answer: &mut ResponseHeader, ctx: &mut Ctx) -> Result<()> {

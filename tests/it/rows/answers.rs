@@ -62,6 +62,55 @@ fn c15_c17_answers_without_a_body_leave_the_connection_in_order() {
 }
 
 #[test]
+fn interim_answers_say_nothing_of_a_body_nor_of_their_hop() {
+    let rig = Rig::new();
+    let interim = [
+        "HTTP/1.1 102 Processing\r\nContent-Length: 3\r\nConnection: x-h\r\nX-H: 1\r\n\r\n",
+        "HTTP/1.1 103 Early Hints\r\nTransfer-Encoding: chunked\r\nKeep-Alive: timeout=5\r\nLink: </x>\r\n\r\n",
+    ];
+    rig.origin.answer(Answer::bytes(&format!("{}HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", interim.concat())));
+    let mut client = rig.send("GET /x HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+    let said = client.rest().expect("an answer");
+    let said = String::from_utf8_lossy(&said).into_owned();
+    let first = "HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\nHTTP/1.1 200 OK\r\n";
+    assert!(said.starts_with(first) && said.ends_with("\r\n\r\nok"), "{said}");
+}
+
+#[test]
+fn answers_with_two_readings_of_their_end_are_502_and_their_connection_is_not_reused() {
+    let rig = Rig::new();
+    let codings = [
+        "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked",
+        "Transfer-Encoding: xchunked",
+        "Transfer-Encoding: chunked, identity",
+        "Transfer-Encoding: gzip, chunked",
+        "Transfer-Encoding: identity\r\nContent-Length: 13",
+    ];
+    for (nth, coding) in codings.iter().enumerate() {
+        let path = format!("/coding-{nth}");
+        let answer = format!("HTTP/1.1 200 OK\r\n{coding}\r\n\r\n3\r\nabc\r\n0\r\n\r\n");
+        rig.origin.when(When::path(&path), Answer::bytes(&answer));
+        assert_eq!(rig.proxy.get(&path).status, 502, "{coding}");
+        let line = rig.proxy.access(&path);
+        assert!(line.has(&[("reason", "upstream_protocol"), ("outcome", "upstream_error")]), "{}", line.raw);
+        assert_eq!(line.attempts()[0]["result"], "protocol", "{}", line.raw);
+        for _ in 0..4 {
+            assert_eq!(rig.proxy.get("/after").status, 200);
+        }
+        let traffic = rig.origin.traffic();
+        let odd = traffic.iter().rfind(|seen| seen.target == path).expect("it was asked");
+        let later = traffic.iter().filter(|seen| seen.connection == odd.connection && seen.nth > odd.nth).count();
+        assert_eq!(later, 0, "{coding}: the connection was used again");
+    }
+    for (path, lengths) in [("/twice", "Content-Length: 3\r\nContent-Length: 3"), ("/list", "Content-Length: 3, 3")] {
+        rig.origin.when(When::path(path), Answer::bytes(&format!("HTTP/1.1 200 OK\r\n{lengths}\r\n\r\nabc")));
+        let reply = rig.proxy.get(path);
+        assert_eq!((reply.status, reply.text().as_str()), (200, "abc"), "{path}");
+        assert_eq!(reply.fields("content-length"), ["3"], "{path}");
+    }
+}
+
+#[test]
 fn d_answers_that_are_none_are_502_and_what_is_odd_is_put_right() {
     let rig = Rig::new();
     let refused = [
