@@ -9,8 +9,8 @@ use pingora::http::RequestHeader;
 use pingora::protocols::http::authority::{RawTargetAuthority, is_http_family_scheme, raw_target_authority};
 
 use super::ctx::Ctx;
-use super::framing;
 use super::refusal::Refusal;
+use super::{authority, framing, nominations};
 use crate::config::Limits;
 
 /// A request id that a trusted proxy sent is kept up to this length.
@@ -51,7 +51,8 @@ fn within_limits(request: &RequestHeader, raw: &[u8], limits: Limits) -> Result<
     // RFC 9112 section 3.2: one Host, and a real one; two are refused by Pingora.
     let named = whole_uri(request).is_some() || request.headers.contains_key(HOST);
     let named = request.version != Version::HTTP_11 || named;
-    if !named || !is_host(host(request)) || !is_target(request) || !framing::is_clear(request, raw) {
+    let is_whole = named && is_target(request) && framing::is_clear(request, raw);
+    if !is_whole || !authority::is_valid(host(request)) || !nominations::may_be(&request.headers) {
         return Err(Refusal::BadRequest);
     }
     // It would show a client its own credentials, and those that proxies before us added (RFC 9110 section 9.3.8).
@@ -100,11 +101,6 @@ fn is_target(request: &RequestHeader) -> bool {
         b"*" => request.method == Method::OPTIONS,
         _ => whole_uri(request).is_some(),
     }
-}
-
-/// Whether `host` can be a host, with or without a port (RFC 3986 section 3.2.2); an empty one can.
-fn is_host(host: &str) -> bool {
-    host.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._~%!$&'()*+,;=:[]".contains(&b))
 }
 
 /// Whether `address` belongs to a proxy that is trusted.

@@ -1,7 +1,7 @@
 //! A request's way through the proxy, as plain functions over Pingora's header types and our own context.
 //!
 //! [`hooks`] is the only `ProxyHttp`; it calls the steps and holds no decision. The steps: [`admit`] (limits, client,
-//! route), [`key`] (what it goes by), [`pick`] (a member, or a wait for one), [`peer`], [`connector`] and [`dial`] (how
+//! route; [`authority`], [`framing`] and [`nominations`] say what is well formed), [`key`] (what it goes by), [`pick`] (a member, or a wait for one), [`peer`], [`connector`] and [`dial`] (how
 //! Pingora is told to reach it), [`headers`] (what goes up and what comes down), [`upgrade`] (who may have another protocol,
 //! and [`member_end`] the stream to a member for it), [`failure`] (what follows a failed attempt: [`blame`] says whose fault it
 //! was, [`retry`] whether to try again), [`refusal`] (answers of our own), [`ctx`] (what a request knows of itself),
@@ -10,6 +10,7 @@
 //! Not here: who is healthy (`pool`), sockets (`listener`), how an answer is framed (Pingora).
 
 mod admit;
+mod authority;
 mod blame;
 mod connector;
 mod ctx;
@@ -22,6 +23,7 @@ mod key;
 mod line;
 mod max_forwards;
 mod member_end;
+mod nominations;
 mod peer;
 mod pick;
 mod refusal;

@@ -73,3 +73,15 @@ fn c12_c13_unknown_expectations_and_early_hints_pass() {
     let reply = rig.send("GET /x HTTP/1.1\r\nHost: a\r\n\r\n").reply();
     assert_eq!((reply.status, reply.interim), (200, vec![103]), "C13");
 }
+
+#[test]
+fn what_must_not_be_taken_out_is_refused_before_anybody_is_picked() {
+    let rig = Rig::new();
+    let nominating = |names: &str| format!("GET /x HTTP/1.1\r\nHost: a\r\nConnection: {names}\r\n\r\n");
+    assert_eq!(rig.send(nominating("a,b,c,d,e,f,g,h,i")).reply().status, 200);
+    rig.proxy.access("/x");
+    for names in ["x-forwarded-for", "close, Host", "forwarded", "a,b,c,d,e,f,g,h,i,j", ":authority", "\"host\"", "a b"]
+    {
+        rig.refuses(names, nominating(names), 400);
+    }
+}

@@ -10,6 +10,18 @@ fn b08_connect_is_405() {
 }
 
 #[test]
+fn what_no_host_and_port_can_be_is_400() {
+    let rig = Rig::new();
+    for host in ["a:1:2", "a:99999", "a:8a", "[zz", "[::1", "::1", ":80", "a%zz"] {
+        rig.refuses(host, format!("GET /x HTTP/1.1\r\nHost: {host}\r\n\r\n"), 400);
+        rig.refuses(host, format!("GET http://{host}/x HTTP/1.1\r\nHost: {host}\r\n\r\n"), 400);
+    }
+    for host in ["", "a:", "a:65535", "[::1]:80", "a_b.test."] {
+        assert_eq!(rig.send(format!("GET /x HTTP/1.1\r\nHost: {host}\r\n\r\n")).reply().status, 200, "{host}");
+    }
+}
+
+#[test]
 fn b09_options_of_everything_is_sent_as_it_came() {
     let rig = Rig::new();
     assert_eq!(rig.send("OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n").reply().status, 200);
