@@ -13,6 +13,7 @@ mod header_end;
 mod request_line;
 mod stream;
 mod tunnel;
+mod whole_target;
 
 use std::net::SocketAddr;
 use std::sync::Arc;

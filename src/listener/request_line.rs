@@ -39,6 +39,19 @@ impl RequestLine {
         *self != RequestLine::Malformed
     }
 
+    /// Where in the next bytes a target begins that is neither a path nor the asterisk.
+    pub fn whole_target_in(self, bytes: &[u8]) -> Option<usize> {
+        let mut line = self;
+        for (at, byte) in bytes.iter().enumerate() {
+            line = match (line, line.after(*byte)) {
+                (RequestLine::TargetBegins, _) => return (!matches!(byte, b'/' | b'*')).then_some(at),
+                (_, next @ (RequestLine::Before | RequestLine::Method | RequestLine::TargetBegins)) => next,
+                _ => return None,
+            };
+        }
+        None
+    }
+
     fn after(self, byte: u8) -> RequestLine {
         use RequestLine as R;
         match (self, byte) {
@@ -61,6 +74,28 @@ impl RequestLine {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_target_that_is_no_path_is_found_where_it_begins() {
+        let rows: &[(&[u8], Option<usize>)] = &[
+            (b"GET http://a/ HTTP/1.1\r\nHost: a\r\n\r\n", Some(4)),
+            (b"\r\nGET a", Some(6)),
+            (b"GET /http://a HTTP/1.1\r\nX: GET http://a", None),
+            (b"OPTIONS * HTTP/1.1\r\n", None),
+            (b"GET ", None),
+        ];
+        for (bytes, expected) in rows {
+            assert_eq!(RequestLine::default().whole_target_in(bytes), *expected);
+            for cut in 0..bytes.len() {
+                let (first, second) = bytes.split_at(cut);
+                let mut line = RequestLine::default();
+                line.may_be(first);
+                let found = RequestLine::default().whole_target_in(first);
+                let found = found.or_else(|| line.whole_target_in(second).map(|at| at + cut));
+                assert_eq!(found, *expected, "{:?} cut at {cut}", String::from_utf8_lossy(bytes));
+            }
+        }
+    }
 
     #[test]
     fn a_line_has_three_words_and_one_blank_between_them() {

@@ -29,6 +29,7 @@ use super::alarm::Alarm;
 use super::connection::{Connection, Cut, Phase};
 use super::header_end::HeaderEnd;
 use super::request_line::RequestLine;
+use super::whole_target::WholeTarget;
 use crate::clock;
 use tunnelled::Passage;
 
@@ -51,6 +52,9 @@ pub struct Conduit {
     ahead: Vec<u8>,
     header_end: HeaderEnd,
     request_line: RequestLine,
+    whole_target: WholeTarget,
+    /// Was seen already, and is to be read before all else.
+    due: Vec<u8>,
     /// Since when a write has been waiting for the client.
     stalled_since: Option<Duration>,
     /// Until when a client's further bytes are read and thrown away.
@@ -76,6 +80,8 @@ impl Conduit {
             ahead: Vec::new(),
             header_end: HeaderEnd::default(),
             request_line: RequestLine::default(),
+            whole_target: WholeTarget::default(),
+            due: Vec::new(),
             stalled_since: None,
             linger_until: None,
             passage: None,
@@ -114,6 +120,24 @@ impl Conduit {
         Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client takes no answer")))
     }
 
+    /// Takes what came behind `before`. Where all of it is held back, the stream is read again: to read nothing is its end.
+    fn poll_received(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>, before: usize) -> Poll<io::Result<()>> {
+        let is_end = buf.filled().len() == before;
+        self.received(buf, before);
+        self.put_due(buf);
+        if !is_end && buf.filled().len() == before {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn put_due(&mut self, buf: &mut ReadBuf<'_>) {
+        let fit = self.due.len().min(buf.remaining());
+        buf.put_slice(&self.due[..fit]);
+        self.due.drain(..fit);
+    }
+
     /// Tells of what came behind `before`, and gives a header, or a body of known length, alone: what comes with it stays here
     /// until it is asked for. Pingora would keep it to itself, and neither deadline nor log would know of it.
     fn received(&mut self, buf: &mut ReadBuf<'_>, before: usize) {
@@ -121,9 +145,11 @@ impl Conduit {
         if came.is_empty() {
             return;
         }
+        let mut given = came.len();
         let end = if self.connection.phase() == Phase::Request {
             self.connection.own_share(came.len())
         } else {
+            let target = self.request_line.whole_target_in(came);
             let found = self.header_end.find(came);
             let end = found.unwrap_or(came.len());
             self.connection.received(&came[..end], clock::monotonic());
@@ -133,16 +159,21 @@ impl Conduit {
                 buf.set_filled(before + 1);
                 return;
             }
+            if let Some(begins) = if self.whole_target.is_held() { Some(0) } else { target } {
+                self.whole_target.hold(&came[begins..end]);
+                given = begins;
+            }
             if found.is_some() {
                 self.request_line = RequestLine::default();
+                self.due = self.whole_target.take();
             }
             end
         };
         if end < came.len() {
             let behind = came[end..].to_vec();
-            buf.set_filled(before + end);
             self.ahead.splice(..0, behind);
         }
+        buf.set_filled(before + given.min(end));
     }
 
     /// While a whole request is served the stream is only watched. What a client sends then is its next request, which
@@ -213,20 +244,20 @@ impl AsyncRead for Conduit {
             // Also where there is always something to read.
             return this.poll_deadline(cx);
         }
+        if !this.due.is_empty() {
+            this.put_due(buf);
+            return Poll::Ready(Ok(()));
+        }
         if !this.ahead.is_empty() {
             let fit = this.ahead.len().min(buf.remaining());
             let before = buf.filled().len();
             buf.put_slice(&this.ahead[..fit]);
             this.ahead.drain(..fit);
-            this.received(buf, before);
-            return Poll::Ready(Ok(()));
+            return this.poll_received(cx, buf, before);
         }
         let before = buf.filled().len();
         match Pin::new(&mut this.io).poll_read(cx, buf) {
-            Poll::Ready(Ok(())) => {
-                this.received(buf, before);
-                Poll::Ready(Ok(()))
-            }
+            Poll::Ready(Ok(())) => this.poll_received(cx, buf, before),
             Poll::Ready(Err(e)) => Poll::Ready(Err(e)),
             Poll::Pending => {
                 this.send_meanwhile(cx)?;

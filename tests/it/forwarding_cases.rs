@@ -76,15 +76,45 @@ fn whole_uri_decides_route_and_host_and_members_get_a_path() {
 }
 
 #[test]
-fn b05_whole_uri_that_contradicts_the_host_is_never_sent() {
+fn b05_whole_uri_overrides_the_host_however_it_comes() {
     let (shop, other) = (Origin::start(), Origin::start());
     let pool = |name: &str, origin: &Origin| format!("  {name}: {{ members: [{origin}], probe: off }}\n");
     let routes = "routes:\n  - { host: shop.example, pool: shop }\n  - { pool: other }\n";
     let proxy = Proxy::start(&format!("pools:\n{}{}{routes}", pool("shop", &shop), pool("other", &other)));
-    let reply = proxy.request("GET", "http://shop.example/a", &["Host: else.example"], "");
-    assert_eq!(reply.status, 400, "{:?}", reply.lines);
-    proxy.await_access("its line", |line| line.has(&[("reason", "bad_request"), ("outcome", "refused")]));
-    assert_eq!((shop.traffic_count(), other.traffic_count()), (0, 0));
+    // (authority of the target, Host)
+    let rows = [
+        ("shop.example", "else.example"),
+        ("Shop.example", "shop.example"),
+        ("shop.example:80", "shop.example"),
+        ("shop.example", ""),
+    ];
+    let mut client = proxy.connect();
+    for (authority, host) in rows {
+        let request = format!("POST http://{authority}/a HTTP/1.1\r\nHost: {host}\r\nContent-Length: 4\r\n\r\nbody");
+        // In one piece, and a byte at a time; then what is pipelined behind it.
+        client.send(&request);
+        assert_eq!(client.reply().status, 200, "{authority} and {host}");
+        for byte in request.bytes() {
+            client.send([byte]);
+        }
+        assert_eq!(client.reply().status, 200, "{authority} and {host}, slowly");
+        client.send(format!("{request}{request}GET /else HTTP/1.1\r\nHost: else.example\r\n\r\n"));
+        assert_eq!([client.reply().status, client.reply().status, client.reply().status], [200; 3]);
+        let seen = shop.traffic().split_off(shop.traffic_count() - 4);
+        for seen in seen {
+            assert_eq!((seen.target.as_str(), seen.fields("host")), ("/a", vec![authority]), "{:?}", seen.lines);
+            assert_eq!((seen.fields("x-forwarded-host"), seen.body.as_slice()), (vec![authority], &b"body"[..]));
+        }
+    }
+    assert_eq!((shop.traffic_count(), other.traffic_count()), (4 * rows.len(), rows.len()));
+    proxy.await_access("its line", |line| line.has(&[("host", "shop.example:80"), ("path", "/a"), ("outcome", "ok")]));
+    // Two are two, whatever the target says, and what is too large or never ends is cut.
+    let two = "GET http://shop.example/b HTTP/1.1\r\nHost: shop.example\r\nHost: shop.example\r\n\r\n";
+    assert_eq!(proxy.connect().send(two).reply().status, 400);
+    let large = format!("GET http://shop.example/{} HTTP/1.1\r\n", "x".repeat(64 << 10));
+    assert_eq!(proxy.connect().send(large).reply().status, 431);
+    assert_eq!(proxy.connect().send("GET http://shop.example/a b HTTP/1.1\r\nHost: a\r\n\r\n").reply().status, 400);
+    assert_eq!(shop.traffic_count(), 4 * rows.len());
 }
 
 #[test]
