@@ -15,6 +15,7 @@ mod filter;
 mod json;
 mod lines;
 mod logging;
+mod ncsa;
 mod panics;
 mod plain;
 mod record;

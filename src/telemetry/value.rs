@@ -8,6 +8,7 @@ use std::net::IpAddr;
 use std::time::{Duration, SystemTime};
 
 use super::escape;
+use super::ncsa;
 use super::record::{Attempt, Pick, Record, Rfc3339, Text};
 use crate::config::{AttemptField, Field, LbField};
 use crate::health::Window;
@@ -26,6 +27,12 @@ pub(super) enum Value<'a> {
     Flag(bool),
     Span(Duration),
     Wall(SystemTime),
+    /// A time as NCSA's servers wrote it.
+    Local(SystemTime),
+    /// What was asked for: the path, and the query where there is one.
+    Target(Text<'a>, Option<Text<'a>>),
+    /// The first line of the request.
+    Request(ncsa::Request<'a>),
     Address(IpAddr),
     Passes(Window),
     /// One value for each attempt.
@@ -63,6 +70,9 @@ impl<'a> Value<'a> {
             Field::Connection => Value::Number(record.connection),
             Field::Lb(field) => known(record.lb, |pick| Value::of_pick(field, pick)),
             Field::Attempts(field) => Value::Each(record.attempts, field),
+            Field::Request => known(ncsa::Request::of(record), Value::Request),
+            Field::Target => known(record.path, |path| Value::Target(path, record.query)),
+            Field::TimeLocal => Value::Local(record.time),
         }
     }
 
@@ -98,13 +108,16 @@ impl<'a> Value<'a> {
     pub(super) fn append(&self, line: &mut Vec<u8>, end: Option<u8>) {
         match *self {
             Value::Nothing | Value::Client([]) | Value::Name("") => line.push(b'-'),
-            Value::Client(text) => escape::append(line, text, end),
-            Value::Name(text) => escape::append(line, text.as_bytes(), None),
+            Value::Client(text) => escape::append(line, text, end.as_slice()),
+            Value::Name(text) => escape::append(line, text.as_bytes(), b""),
             Value::Word(word) => line.extend_from_slice(word.as_bytes()),
             Value::Number(number) => decimal(line, number),
             Value::Flag(flag) => line.extend_from_slice(if flag { b"true" } else { b"false" }),
             Value::Span(span) => millis(line, span),
             Value::Wall(time) => display(line, Rfc3339(time)),
+            Value::Local(time) => ncsa::time(line, time),
+            Value::Target(path, query) => ncsa::target(line, path, query, end.as_slice()),
+            Value::Request(request) => request.append(line, end),
             // An IPv4 client of a dual-stack listener is shown as what it is.
             Value::Address(address) => display(line, address.to_canonical()),
             Value::Passes(window) => {

@@ -240,6 +240,24 @@ fn no_bytes_of_a_client_forge_a_line_or_a_field() {
 }
 
 #[test]
+fn a_template_can_write_what_nginx_writes() {
+    let origin = Origin::start();
+    let format =
+        "$client - - [$time_local] \"$request\" $status $response_bytes \"$referer\" \"$user_agent\" $duration_ms";
+    let proxy = proxy_of(format, &[&origin], "");
+    for (asked, shown) in [("/plain", "/plain"), ("/query?a=b?c", "/query?a=b?c"), ("/empty?", "/empty?")] {
+        assert_eq!(proxy.get(asked).status, 200);
+        let line = line_of(&proxy, shown.split('?').next().unwrap_or_default());
+        let (head, rest) = line.split_once('[').expect("a time");
+        let (time, rest) = rest.split_once("] ").expect("a time");
+        assert_eq!((head, time.len()), ("127.0.0.1 - - ", 26), "{line}");
+        assert!(time.ends_with(" +0000"), "{line}");
+        let millis = rest.strip_prefix(&format!("\"GET {shown} HTTP/1.1\" 200 3 \"-\" \"-\" ")).expect(&line);
+        assert!(millis.parse::<f64>().is_ok(), "{line}");
+    }
+}
+
+#[test]
 fn every_answered_request_has_exactly_one_line_when_the_end_comes_under_load() {
     for format in ["json", "combined", "$request_id $path $status $outcome"] {
         let origin = Origin::start();

@@ -1,10 +1,14 @@
-//! What a template can name: every field of the JSON line, dotted where it is nested.
+//! What a template can name: every field of the JSON line, dotted where it is nested, and a few that are made of several.
 //!
-//! A test of `telemetry` keeps this list and the JSON line the same.
+//! A test of `telemetry` keeps [`Field::ALL`] and the JSON line the same. Those of [`Field::TEXT_ALONE`] it does not have: a
+//! program puts together what it needs of their parts.
 
 /// One field of a line of the access log. Its meaning is that of the JSON line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[expect(missing_docs, reason = "each is its name in `Field::ALL`, and docs/access-log.md says what that means")]
+#[expect(
+    missing_docs,
+    reason = "each is its name in the lists of `Field`, and docs/access-log.md says what that means"
+)]
 pub enum Field {
     Time,
     RequestId,
@@ -33,6 +37,9 @@ pub enum Field {
     Connection,
     Lb(LbField),
     Attempts(AttemptField),
+    Request,
+    Target,
+    TimeLocal,
 }
 
 /// One field of `lb`.
@@ -66,7 +73,7 @@ pub enum AttemptField {
 }
 
 impl Field {
-    /// All of them by name, in the order of the line.
+    /// Those of the JSON line by name, in its order.
     pub const ALL: &[(&str, Field)] = &[
         ("time", Field::Time),
         ("request_id", Field::RequestId),
@@ -113,49 +120,59 @@ impl Field {
         ("attempts.reused", Field::Attempts(AttemptField::Reused)),
     ];
 
+    /// Those of lines of text alone, as the combined format writes them.
+    pub const TEXT_ALONE: &[(&str, Field)] =
+        &[("request", Field::Request), ("target", Field::Target), ("time_local", Field::TimeLocal)];
+
+    /// The names of all of them.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        Field::ALL.iter().chain(Field::TEXT_ALONE).map(|(name, _)| *name)
+    }
+
     /// The field of this name.
     pub fn named(name: &str) -> Option<Field> {
-        Field::ALL.iter().find(|(known, _)| *known == name).map(|(_, field)| *field)
+        Field::ALL.iter().chain(Field::TEXT_ALONE).find(|(known, _)| *known == name).map(|(_, field)| *field)
     }
 }
 
-/// What other products call a field: nginx, and what is close to it.
-pub(super) const SYNONYMS: &[(&str, &str)] = &[
-    ("remote_addr", "client"),
-    ("binary_remote_addr", "client"),
-    ("http_x_forwarded_for", "client"),
-    ("time_local", "time"),
-    ("time_iso8601", "time"),
-    ("msec", "time"),
-    ("timestamp", "time"),
-    ("request", "method $path $proto"),
-    ("request_method", "method"),
-    ("request_uri", "path"),
-    ("uri", "path"),
-    ("url", "path"),
-    ("args", "query"),
-    ("query_string", "query"),
-    ("server_protocol", "proto"),
-    ("protocol", "proto"),
-    ("ssl_protocol", "tls"),
-    ("http_host", "host"),
-    ("server_name", "host"),
-    ("http_user_agent", "user_agent"),
-    ("http_referer", "referer"),
-    ("request_length", "request_bytes"),
-    ("bytes_sent", "response_bytes"),
-    ("body_bytes_sent", "response_bytes"),
-    ("bytes", "response_bytes"),
-    ("request_time", "duration_ms"),
-    ("duration", "duration_ms"),
-    ("ttfb", "ttfb_ms"),
-    ("lb", "lb.mode"),
-    ("attempts", "attempts.member"),
-    ("upstream_addr", "attempts.member"),
-    ("member", "attempts.member"),
-    ("upstream_status", "attempts.status"),
-    ("upstream_connect_time", "attempts.connect_ms"),
-    ("upstream_header_time", "attempts.ttfb_ms"),
-    ("upstream_response_time", "attempts.duration_ms"),
-    ("upstream_bytes_received", "attempts.bytes"),
+/// What other products call a field: nginx, and what is close to it. First theirs, then ours, then what is different about
+/// ours.
+pub(super) const SYNONYMS: &[(&str, &str, &str)] = &[
+    ("remote_addr", "client", ""),
+    ("binary_remote_addr", "client", ""),
+    ("http_x_forwarded_for", "client", "one address, found by `trusted_proxies`"),
+    ("time_iso8601", "time", ""),
+    ("date", "time", ""),
+    ("timestamp", "time", "in ISO 8601"),
+    ("msec", "time", "in ISO 8601"),
+    ("request_line", "request", ""),
+    ("request_method", "method", ""),
+    ("request_uri", "target", ""),
+    ("uri", "path", "and `$target` with the query"),
+    ("url", "target", ""),
+    ("args", "query", ""),
+    ("query_string", "query", ""),
+    ("server_protocol", "proto", ""),
+    ("protocol", "proto", ""),
+    ("ssl_protocol", "tls", ""),
+    ("http_host", "host", ""),
+    ("server_name", "host", "as the client sent it"),
+    ("http_user_agent", "user_agent", ""),
+    ("http_referer", "referer", ""),
+    ("request_length", "request_bytes", "the body alone"),
+    ("bytes_sent", "response_bytes", "the body alone"),
+    ("body_bytes_sent", "response_bytes", ""),
+    ("bytes", "response_bytes", ""),
+    ("request_time", "duration_ms", "in milliseconds"),
+    ("duration", "duration_ms", "in milliseconds"),
+    ("ttfb", "ttfb_ms", "in milliseconds"),
+    ("lb", "lb.mode", ""),
+    ("attempts", "attempts.member", ""),
+    ("upstream_addr", "attempts.member", ""),
+    ("member", "attempts.member", ""),
+    ("upstream_status", "attempts.status", ""),
+    ("upstream_connect_time", "attempts.connect_ms", "in milliseconds"),
+    ("upstream_header_time", "attempts.ttfb_ms", "in milliseconds"),
+    ("upstream_response_time", "attempts.duration_ms", "in milliseconds"),
+    ("upstream_bytes_received", "attempts.bytes", "the body alone"),
 ];

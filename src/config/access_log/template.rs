@@ -121,14 +121,18 @@ fn named(name: &str) -> Result<Token, String> {
     if let Some(field) = Field::named(name) {
         return Ok(Token::Field(field));
     }
-    let synonym = SYNONYMS.iter().find(|(other, _)| *other == name).map(|(_, here)| *here);
-    let names: Vec<&str> = Field::ALL.iter().map(|(name, _)| *name).collect();
+    let synonym = SYNONYMS.iter().find(|(other, ..)| *other == name);
+    let names: Vec<&str> = Field::names().collect();
     let name = shown(name);
     Err(match (synonym, likely(&name, &names)) {
-        (Some(here), _) => format!("unknown field `${name}`; here it is `${here}`"),
+        (Some((_, here, "")), _) => format!("unknown field `${name}`; here it is `${here}`"),
+        (Some((_, here, but)), _) => format!("unknown field `${name}`; here it is `${here}`, {but}"),
         (None, Some(here)) => format!("unknown field `${name}`; did you mean `${here}`?"),
         (None, None) => {
-            format!("unknown field `${name}`; the fields are those of the json line, `$time` to `$attempts.reused`")
+            format!(
+                "unknown field `${name}`; the fields are those of the json line, `$time` to `$attempts.reused`, and \
+                 `$request`, `$target`, `$time_local`"
+            )
         }
     })
 }
@@ -189,7 +193,7 @@ mod tests {
 
     #[test]
     fn every_field_can_be_named_in_both_ways() {
-        for (name, wanted) in Field::ALL {
+        for (name, wanted) in Field::ALL.iter().chain(Field::TEXT_ALONE) {
             for template in [format!("${name}"), format!("$({name})"), format!("x${name}.")] {
                 let compiled = compile(&template).unwrap_or_else(|fault| panic!("{template}: {fault}"));
                 let found = compiled.pieces().iter().find_map(|piece| match piece {
@@ -199,7 +203,7 @@ mod tests {
                 assert_eq!(found, Some(wanted), "{template}");
             }
         }
-        for (other, here) in SYNONYMS {
+        for (other, here, _) in SYNONYMS {
             assert!(Field::named(other).is_none(), "{other} is a field");
             assert!(compile(&format!("${here}")).is_ok(), "{here} is none");
         }
@@ -213,6 +217,9 @@ mod tests {
             ("$attempt.member", "unknown field `$attempt.member`; did you mean `$attempts.member`?"),
             ("$lb", "unknown field `$lb`; here it is `$lb.mode`"),
             ("$remote_addr", "unknown field `$remote_addr`; here it is `$client`"),
+            ("$request_uri", "unknown field `$request_uri`; here it is `$target`"),
+            ("$request_time", "unknown field `$request_time`; here it is `$duration_ms`, in milliseconds"),
+            ("$reqeust", "unknown field `$reqeust`; did you mean `$request`?"),
             ("$(nothing like it)", "unknown field `$nothing like it`; the fields are those of the json line"),
             ("$status $", "a `$` with no field behind it; a dollar is written `$$`"),
             ("$ $status", "a `$` with no field behind it"),
@@ -220,7 +227,8 @@ mod tests {
             ("${status}", "a field is written `$status` or `$(status)`"),
             (
                 "$foo $status $bar",
-                "unknown field `$foo`; the fields are those of the json line, `$time` to `$attempts.reused`; also: ",
+                "unknown field `$foo`; the fields are those of the json line, `$time` to `$attempts.reused`, and `$request`, \
+                 `$target`, `$time_local`; also: ",
             ),
             ("5 $$", "has no `$field`"),
             ("$status\n", "line break"),

@@ -1,5 +1,5 @@
 use std::net::{IpAddr, Ipv4Addr};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use proptest::prelude::*;
 
@@ -129,6 +129,57 @@ fn combined_is_the_line_of_ncsa_and_apache() {
 }
 
 #[test]
+fn a_template_can_be_the_combined_line_and_more() {
+    let nginx = r#"$client - - [$time_local] "$request" $status $response_bytes "$referer" "$user_agent""#;
+    let (combined, template) = (format("combined"), format(&format!("{nginx} $(duration_ms)")));
+    let attempts = third_time();
+    let cut =
+        Record { method: Some("GET".into()), path: Some("/".into()), query: Some("".into()), ..Record::default() };
+    let hostile = Record {
+        path: Some("/a b\"\r\n".into()),
+        query: Some("?c d".into()),
+        proto: Some("HTTP/1.0"),
+        ..Record::default()
+    };
+    for record in [whole(&attempts), unknown(), cut, hostile] {
+        let (line, more) = (line(&combined, &record), line(&template, &record));
+        assert_eq!(more.rsplit_once(' ').expect("a time").0, line.trim_end_matches('\n'));
+    }
+}
+
+#[test]
+fn a_target_is_the_path_and_the_query_where_there_is_one() {
+    let record = |path: Option<&'static str>, query: Option<&'static str>| Record {
+        method: Some("GET".into()),
+        path: path.map(Into::into),
+        query: query.map(Into::into),
+        proto: Some("HTTP/1.1"),
+        ..unknown()
+    };
+    for (path, query, target) in [
+        (Some("/a"), None, "/a"),
+        (Some("/a"), Some(""), "/a?"),
+        (Some("/a"), Some("b=c?d"), "/a?b=c?d"),
+        (Some("*"), None, "*"),
+        (None, None, "-"),
+    ] {
+        let record = record(path, query);
+        assert_eq!(line(&format("$target"), &record), format!("{target}\n"));
+        assert_eq!(line(&format("\"$request\""), &record), format!("\"GET {target} HTTP/1.1\"\n"));
+    }
+    let record = record(Some("/a b|"), Some("c?d e"));
+    for (template, expected) in [
+        ("$target $status", "/a\\x20b|?c?d\\x20e 400"),
+        ("$target|$status", "/a b\\x7C?c?d e|400"),
+        ("$target?$status", "/a b|\\x3Fc\\x3Fd e?400"),
+        ("$request|$status", "GET /a\\x20b\\x7C?c?d\\x20e HTTP/1.1|400"),
+        ("$request $status", "GET\\x20/a\\x20b|?c?d\\x20e\\x20HTTP/1.1 400"),
+    ] {
+        assert_eq!(line(&format(template), &record), format!("{expected}\n"), "{template}");
+    }
+}
+
+#[test]
 fn a_template_shows_every_field_of_the_json_line_and_no_other() {
     let attempts = third_time();
     let record = whole(&attempts);
@@ -173,6 +224,7 @@ fn what_is_unknown_or_empty_is_a_dash() {
     let empty = Record { user_agent: Some("".into()), query: Some("".into()), ..unknown() };
     for (template, expected) in [
         ("$client $method $path $tls $lb.mode $ttfb_ms", "- - - - - -"),
+        ("$request \"$request\" $target", "- \"-\" -"),
         ("$attempts.member $attempts.status $attempts.duration_ms", "- - -"),
         ("$query|$user_agent|$listener", "-|-|-"),
         ("$status $outcome $reason $upgraded $duration_ms $request_bytes", "400 refused bad_request false 0.000 0"),
@@ -229,6 +281,10 @@ proptest! {
         prop_assert_eq!(combined.matches('"').count(), 6);
         let request = combined.split('"').nth(1).unwrap_or_default();
         prop_assert_eq!(request.split(' ').count(), 3);
+        let asked = line(&format("$request|$target $status"), &record);
+        let (request, rest) = asked.split_once('|').unwrap();
+        prop_assert!(request.split(' ').count() == 3 && printable(&asked));
+        prop_assert_eq!(rest.split(' ').count(), 2);
         let template = line(&format("$path $user_agent;$host\t\"$referer\" $query $status"), &record);
         prop_assert!(template.find('\n') == Some(template.len() - 1) && printable(&template));
         prop_assert_eq!(template.matches('"').count(), 2);
@@ -237,9 +293,9 @@ proptest! {
         let (host, rest) = rest.split_once('\t').unwrap();
         let (referer, rest) = rest[1..].split_once("\" ").unwrap();
         prop_assert_eq!(rest.split(' ').count(), 2);
-        let escaped = |text: &[u8], end| {
+        let escaped = |text: &[u8], end: Option<u8>| {
             let mut line = Vec::new();
-            super::super::escape::append(&mut line, text, end);
+            super::super::escape::append(&mut line, text, end.as_slice());
             if text.is_empty() { "-".to_owned() } else { String::from_utf8(line).unwrap() }
         };
         prop_assert_eq!(path, escaped(&bytes, Some(b' ')));
