@@ -14,6 +14,7 @@ use std::time::Duration;
 pub use field::{AttemptField, Field, LbField};
 pub use template::{Piece, Template};
 
+use super::env;
 use super::file::{AccessLogKeys, FilterKeys};
 use super::places::Step;
 use super::reading::{DAY, Reading, TICK};
@@ -118,16 +119,35 @@ fn filter(keys: &FilterKeys, mut read: Reading<'_>) -> LogFilter {
 }
 
 /// Why the text at `path` cannot be expanded from the environment, if it is a format in which a field is written as a name
-/// of the environment is.
-pub(super) fn braced_field(path: &[Step], text: &str) -> Option<String> {
+/// of the environment is: always where it is a field's name, else where the environment has none of that name.
+pub(super) fn braced_field(path: &[Step], text: &str, environment: &dyn Fn(&str) -> Option<String>) -> Option<String> {
     let [Step::Key(log), Step::Key(format)] = path else { return None };
     if log != "access_log" || format != "format" {
         return None;
     }
     let expanded = text.replace("$${", "");
-    let mut names = expanded.split("${").skip(1).filter_map(|rest| rest.split_once('}')).map(|(name, _)| name);
-    let name = names.find(|name| Field::named(name).is_some())?;
-    Some(format!("`${{{name}}}` would be the environment's; a field of the line is written `${name}` or `$({name})`"))
+    let names = expanded.split("${").skip(1).filter_map(|rest| rest.split_once('}')).map(|(name, _)| name);
+    let faults: Vec<String> = names.filter_map(|name| braced(name, environment)).collect();
+    (!faults.is_empty()).then(|| faults.join("; also: "))
+}
+
+fn braced(name: &str, environment: &dyn Fn(&str) -> Option<String>) -> Option<String> {
+    if Field::named(name).is_some() {
+        return Some(format!(
+            "`${{{name}}}` would be the environment's; a field of the line is written `${name}` or `$({name})`"
+        ));
+    }
+    if environment(name).is_some() {
+        return None;
+    }
+    let field = match template::meant(name) {
+        Some((here, but)) => format!("`${here}` or `$({here})`{but}"),
+        // Which is told where it is expanded.
+        None if !env::is_name(name) => return None,
+        None => "`$status` or `$(status)`".to_owned(),
+    };
+    let name = shown(name);
+    Some(format!("`${{{name}}}` is the environment's, which has none: set it, or write a field of the line as {field}"))
 }
 
 impl Spelling for LogFormat {
@@ -228,21 +248,33 @@ mod tests {
     #[test]
     fn a_field_in_braces_is_not_left_to_the_environment() {
         let format = [Step::Key("access_log".to_owned()), Step::Key("format".to_owned())];
-        for (text, found) in [
-            ("$time ${status}", true),
-            ("${REGION} ${lb.mode}", true),
-            ("$$${status}", false),
-            ("$${status}", false),
-            ("${REGION} $status", false),
-            ("${STATUS}", false),
-            ("${status", false),
+        let env = |name: &str| ["REGION", "member", "status"].contains(&name).then(|| "x".to_owned());
+        for (text, part) in [
+            ("$time ${status}", Some("written `$status` or `$(status)`")),
+            ("${REGION} ${lb.mode}", Some("written `$lb.mode` or `$(lb.mode)`")),
+            ("${request}", Some("written `$request` or `$(request)`")),
+            ("${body_bytes_sent}", Some("set it, or write a field of the line as `$response_bytes` or")),
+            ("${request_time}", Some("as `$duration_ms` or `$(duration_ms)`, in milliseconds")),
+            ("${stauts}", Some("as `$status` or `$(status)`")),
+            ("${GONE}", Some("has none: set it, or write a field of the line as `$status`")),
+            ("${GONE} ${uri}", Some("`$(status)`; also: `${uri}` is the")),
+            ("${member}", None),
+            ("${REGION:-eu}", None),
+            ("${}", None),
+            ("$$${status}", None),
+            ("$${status}", None),
+            ("${REGION} $status", None),
+            ("${status", None),
         ] {
-            assert_eq!(braced_field(&format, text).is_some(), found, "{text}");
+            let fault = braced_field(&format, text, &env);
+            match part {
+                Some(part) => assert!(fault.as_ref().is_some_and(|fault| fault.contains(part)), "{text}: {fault:?}"),
+                None => assert_eq!(fault, None, "{text}"),
+            }
         }
-        assert_eq!(braced_field(&format[..1], "${status}"), None);
-        assert_eq!(
-            braced_field(&[Step::Key("access_log".to_owned()), Step::Key("path".to_owned())], "${status}"),
-            None
-        );
+        let elsewhere = [Step::Key("access_log".to_owned()), Step::Key("path".to_owned())];
+        for path in [&format[..1], &elsewhere] {
+            assert_eq!(braced_field(path, "${status}", &env), None);
+        }
     }
 }

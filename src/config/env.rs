@@ -29,14 +29,18 @@ pub(super) fn expand(text: &str, env: &dyn Fn(&str) -> Option<String>) -> Result
 }
 
 fn value(name: &str, env: &dyn Fn(&str) -> Option<String>) -> Result<String, String> {
-    let well_formed = name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
-        && name.bytes().next().is_some_and(|b| !b.is_ascii_digit());
-    if !well_formed {
+    if !is_name(name) {
         return Err(format!(
             "`${{{name}}}` is not a name of letters, digits and `_`; a literal `${{` is written `$${{`"
         ));
     }
     env(name).ok_or_else(|| format!("the environment has no `{name}`; set it, or write `$${{` for a literal `${{`"))
+}
+
+/// Whether the environment can have it.
+pub(super) fn is_name(text: &str) -> bool {
+    text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
+        && text.bytes().next().is_some_and(|b| !b.is_ascii_digit())
 }
 
 #[cfg(test)]

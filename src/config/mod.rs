@@ -272,7 +272,7 @@ pub fn parse(file: &str, text: &str, env: &dyn Fn(&str) -> Option<String>) -> Re
     let Some(mut document) = yaml::Document::new(text, &mut problems) else {
         return Err(problems.sorted());
     };
-    let expand = |path: &[places::Step], text: &str| match access_log::braced_field(path, text) {
+    let expand = |path: &[places::Step], text: &str| match access_log::braced_field(path, text, env) {
         Some(message) => Err(message),
         None => env::expand(text, env),
     };

@@ -121,20 +121,26 @@ fn named(name: &str) -> Result<Token, String> {
     if let Some(field) = Field::named(name) {
         return Ok(Token::Field(field));
     }
-    let synonym = SYNONYMS.iter().find(|(other, ..)| *other == name);
-    let names: Vec<&str> = Field::names().collect();
-    let name = shown(name);
-    Err(match (synonym, likely(&name, &names)) {
-        (Some((_, here, "")), _) => format!("unknown field `${name}`; here it is `${here}`"),
-        (Some((_, here, but)), _) => format!("unknown field `${name}`; here it is `${here}`, {but}"),
-        (None, Some(here)) => format!("unknown field `${name}`; did you mean `${here}`?"),
-        (None, None) => {
-            format!(
-                "unknown field `${name}`; the fields are those of the json line, `$time` to `$attempts.reused`, and \
-                 `$request`, `$target`, `$time_local`"
-            )
-        }
+    let shown = shown(name);
+    let synonym = SYNONYMS.iter().any(|(other, ..)| *other == name);
+    Err(match meant(name) {
+        Some((here, but)) if synonym => format!("unknown field `${shown}`; here it is `${here}`{but}"),
+        Some((here, _)) => format!("unknown field `${shown}`; did you mean `${here}`?"),
+        None => format!(
+            "unknown field `${shown}`; the fields are those of the json line, `$time` to `$attempts.reused`, and \
+             `$request`, `$target`, `$time_local`"
+        ),
     })
+}
+
+/// The field that somebody who wrote `name` may have meant, and what to say of it further: `, in milliseconds`.
+pub(super) fn meant(name: &str) -> Option<(&'static str, String)> {
+    if let Some((_, here, but)) = SYNONYMS.iter().find(|(other, ..)| *other == name) {
+        let but = if but.is_empty() { String::new() } else { format!(", {but}") };
+        return Some((*here, but));
+    }
+    let names: Vec<&'static str> = Field::names().collect();
+    likely(name, &names).map(|here| (here, String::new()))
 }
 
 fn push_text(pieces: &mut Vec<Piece>, more: &str) {
