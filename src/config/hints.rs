@@ -223,6 +223,21 @@ const SYNONYMS: &[(&str, &[&str], &str)] = &[
 
 /// Keys of other products for what is so anyway: where, which, and how it is.
 const NEEDLESS: &[(&str, &[&str], &str)] = &[
+    (
+        "",
+        &["pid_file", "pidfile", "pid"],
+        "no file is written: the service manager knows the process (`systemctl kill -s USR1 pulsegate`); remove it",
+    ),
+    (
+        "",
+        &["daemon", "daemonize", "daemonise", "background"],
+        "it stays in the foreground, as service managers want it; remove it",
+    ),
+    (
+        "",
+        &["error_log", "errorlog", "log_level", "loglevel", "log_file", "logfile"],
+        "the program's own log is on standard error, by `--log` or `PULSEGATE_LOG`; requests go to `access_log`",
+    ),
     ("access_log", &["ignore_empty", "dontlognull"], "a connection that sends nothing has no line; remove it"),
     ("access_log", &["buffer", "buffering_size", "flush"], "lines never hold a request up; remove it"),
     (
