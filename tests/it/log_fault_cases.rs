@@ -95,6 +95,24 @@ fn rotations_under_load_lose_and_tear_no_line() {
 }
 
 #[test]
+fn every_reopening_is_told_with_the_path_and_whether_there_was_a_new_file() {
+    let origin = Origin::start();
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("access.log");
+    let proxy = Proxy::start(&config(&to(&path), &origin));
+    for (moved, words) in [(false, "the same one, nobody has moved it"), (true, "a new one")] {
+        if moved {
+            fs::rename(&path, folder.path().join("access.log.1")).expect("ours");
+        }
+        let mark = proxy.mark();
+        proxy.signal("USR1");
+        let told = proxy.await_log("what came of it", mark, says("the file is opened again"));
+        assert!(told.text("message").contains(words), "{}", told.raw);
+        assert_eq!((told.text("level"), told.text("path")), ("info", &*path.to_string_lossy()), "{}", told.raw);
+    }
+}
+
+#[test]
 fn file_that_cannot_be_opened_again_leaves_the_old_one_until_the_next_signal() {
     let origin = Origin::start();
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -120,8 +138,10 @@ fn file_that_cannot_be_opened_again_leaves_the_old_one_until_the_next_signal() {
     get(&proxy, "/directory");
     await_paths(&old, &["/before", "/gone", "/still-gone", "/directory"]);
     fs::remove_dir(&path).expect("ours");
+    let mark = proxy.mark();
     proxy.signal("USR1");
-    eventually("there is a file again", || path.is_file());
+    let told = proxy.await_log("the success", mark, says("the file is opened again: a new one"));
+    assert_eq!((told.text("level"), told.text("path")), ("info", &*path.to_string_lossy()), "{}", told.raw);
     get(&proxy, "/after");
     await_paths(&path, &["/after"]);
     assert_eq!(lost_and_filtered(&mut proxy), (0, 0));

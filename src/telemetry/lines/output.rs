@@ -237,9 +237,18 @@ impl Writer {
         if change.reopen
             && let Some(output) = self.reopened()
         {
-            elsewhere |= self.go_on_in(output);
+            let is_new = self.go_on_in(output);
+            self.tell_of_reopening(is_new);
+            elsewhere |= is_new;
         }
         elsewhere
+    }
+
+    /// Whoever rotates wants to know that it has worked. He hears it from this log too where he signals before he moves.
+    fn tell_of_reopening(&self, is_new: bool) {
+        let path = self.output.path.as_deref().unwrap_or(Path::new("-")).display();
+        let found = if is_new { "a new one" } else { "the same one, nobody has moved it" };
+        tracing::info!(target: "access_log", %path, "the file is opened again: {found}");
     }
 
     /// The path, opened again. Where that fails the old file stays.
