@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::telemetry::{self, Logging};
 
@@ -151,6 +152,13 @@ fn logged(options: &LogOptions, command: impl FnOnce() -> Result<(), Box<dyn std
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => fail(&*error),
     }
+}
+
+/// Makes USR1 mean nothing to a command that serves nothing: a rotation that signals every process of this name would end
+/// it. Within a runtime of tokio's.
+fn outlive_rotations() {
+    // What is registered stays so. Where that fails it is as without.
+    drop(signal(SignalKind::user_defined1()));
 }
 
 fn fail(error: &dyn std::error::Error) -> ExitCode {

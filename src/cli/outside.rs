@@ -49,6 +49,7 @@ fn problems(config: &Arc<Config>, places: &Places) -> Vec<Problem> {
 fn found(config: &Arc<Config>) -> Option<Result<Found, Vec<Problem>>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
     let found = runtime.block_on(async {
+        super::outlive_rotations();
         let desk = Desk::new(config);
         desk.prepare(config).await?;
         Ok(desk.found(config).await)

@@ -116,6 +116,7 @@ fn ask_all(mut config: Config, args: &Args, out: &mut impl Write) -> Result<Tall
     let config = Arc::new(config);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let asked = runtime.block_on(async {
+        super::outlive_rotations();
         let desk = Desk::new(&config);
         desk.prepare(&config).await.map_err(ProbeError::Files)?;
         probe(&config, &desk.found(&config).await, &args.pool, args.member.as_deref(), out).await

@@ -2,8 +2,9 @@
 
 use std::net::TcpListener;
 
-use crate::harness::process::run;
+use crate::harness::process::{Process, run};
 use crate::harness::proxy::{config_of, write_config};
+use crate::harness::{Answer, Gate, Origin, eventually};
 
 #[test]
 fn taken_admin_port_is_named_as_what_it_is() {
@@ -34,4 +35,17 @@ fn check_refuses_what_run_cannot_start_unless_it_is_offline() {
         assert!(found.is_some_and(|line| line.starts_with("proxy.yaml:")), "no {words:?} in {checked:?}");
     }
     assert_eq!(run(folder.path(), &["check", "--offline", "proxy.yaml"], &[]).code, Some(0));
+}
+
+#[test]
+fn probe_outlives_a_rotation_that_signals_every_process_of_the_name() {
+    let (origin, gate) = (Origin::start(), Gate::new());
+    origin.answer(Answer::status(200).held_by(&gate));
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    write_config(folder.path(), &config_of(&[origin.to_string()], "probe: { path: /, timeout: 30s, interval: 60s }"));
+    let mut probe = Process::start(folder.path(), &["probe", "web"], &[]);
+    eventually("the origin is asked", || gate.waiting() == 1);
+    probe.signal("USR1");
+    gate.open();
+    assert_eq!(probe.wait().code(), Some(0));
 }
