@@ -51,7 +51,7 @@ pub async fn accept<A: HttpServerApp + Send + Sync + 'static>(
             Err(e) if matches!(e.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset) => {}
             Err(e) => {
                 if !std::mem::replace(&mut starving, true) {
-                    tracing::error!(listener = %listening.wanted().name, error = %e, "cannot accept; trying on");
+                    tracing::error!(target: "server", listener = %listening.wanted().name, error = %e, "cannot accept; trying on");
                 }
                 tokio::time::sleep(OUT_OF_RESOURCES_PAUSE).await;
             }
@@ -74,7 +74,7 @@ fn admit<A: HttpServerApp + Send + Sync + 'static>(
     if listening.connections() > listening.limits().max_connections || lobby.traffic.connections() > lobby.room {
         let refused = listening.refused.fetch_add(1, Relaxed);
         if refused.is_power_of_two() || refused == 0 {
-            tracing::warn!(listener = %listening.wanted().name, refused = refused + 1, "too many connections");
+            tracing::warn!(target: "server", listener = %listening.wanted().name, refused = refused + 1, "too many connections");
         }
         return;
     }
@@ -95,7 +95,7 @@ async fn serve<A: HttpServerApp + Send + Sync + 'static>(
     // progress then says something of the client, not of the size of a buffer.
     let tuned = stream.set_nodelay(true).and_then(|()| SockRef::from(&stream).set_tcp_notsent_lowat(UNSENT));
     if let Err(error) = tuned {
-        tracing::debug!(%error, "cannot tune a connection");
+        tracing::debug!(target: "server", %error, "cannot tune a connection");
     }
     let limits = connection.listening().limits();
     let mut session = ServerSession::new_http1(Box::new(Conduit::new(stream, connection.clone())));

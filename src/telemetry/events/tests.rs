@@ -121,7 +121,7 @@ fn a_pool_of_four_falls_and_recovers_in_one_line_a_flip() {
             false,
             "warn member: member 10.0.0.4:80 of web is unhealthy: 503, expected 200-299; \
              serving all the same, nobody is healthy | \
-             warn fallback: pool web: fail-open: nobody is healthy, round-robin over 4 members",
+             warn fallback: pool web: fallback: nobody is healthy, round-robin over 4 members",
         ),
         (
             4,
@@ -270,7 +270,7 @@ fn the_end_of_a_wait_is_told_whatever_else_is() {
     assert_eq!(
         stage.announce(&changes),
         [
-            "warn fallback: pool web: fail-open: nobody is healthy, round-robin over 2 members",
+            "warn fallback: pool web: fallback: nobody is healthy, round-robin over 2 members",
             "info pool: pool web is fallback now, it was waiting; 2 of 2 members in rotation",
         ]
     );

@@ -135,7 +135,7 @@ impl Step<'_> {
         event.message = if entered {
             event.level = Severity::Warn;
             let (pool, members) = (self.pool, members(self.picture.in_rotation));
-            format!("pool {pool}: fail-open: nobody is healthy, round-robin over {members}")
+            format!("pool {pool}: fallback: nobody is healthy, round-robin over {members}")
         } else {
             format!("pool {}: fallback over; {}", self.pool, self.shares())
         };
