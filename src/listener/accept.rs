@@ -51,7 +51,8 @@ pub async fn accept<A: HttpServerApp + Send + Sync + 'static>(
             Err(e) if matches!(e.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset) => {}
             Err(e) => {
                 if !std::mem::replace(&mut starving, true) {
-                    tracing::error!(target: "server", listener = %listening.wanted().name, error = %e, "cannot accept; trying on");
+                    let listener = &listening.wanted().name;
+                    tracing::error!(target: "server", %listener, error = %e, "cannot accept; trying on");
                 }
                 tokio::time::sleep(OUT_OF_RESOURCES_PAUSE).await;
             }
@@ -74,7 +75,8 @@ fn admit<A: HttpServerApp + Send + Sync + 'static>(
     if listening.connections() > listening.limits().max_connections || lobby.traffic.connections() > lobby.room {
         let refused = listening.refused.fetch_add(1, Relaxed);
         if refused.is_power_of_two() || refused == 0 {
-            tracing::warn!(target: "server", listener = %listening.wanted().name, refused = refused + 1, "too many connections");
+            let listener = &listening.wanted().name;
+            tracing::warn!(target: "server", %listener, refused = refused + 1, "too many connections");
         }
         return;
     }
