@@ -30,10 +30,10 @@ pub type HangUp = Box<dyn Fn(Manner) + Send + Sync>;
 /// How a connection is ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Manner {
-    /// We say that we are done and wait for the member to close: only then its place is free, so that the member sees one go
-    /// before it sees another come.
+    /// We say that we are done and wait a little for the member to close: only then its place is free, so that the member
+    /// sees one go before it sees another come. One that does not close is cut, whether or not anybody still waits for it.
     Politely,
-    /// At once: the member did not close.
+    /// At once.
     AtOnce,
 }
 
@@ -148,11 +148,6 @@ impl Link {
     /// Whether it is still open, or closing.
     pub fn is_open(&self) -> bool {
         self.state.load(SeqCst) & DOING != CLOSED
-    }
-
-    /// Ends it, whatever it does.
-    pub fn hang_up(&self) {
-        (self.hang_up)(Manner::AtOnce);
     }
 
     /// Gives it up if it is idle.

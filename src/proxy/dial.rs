@@ -5,6 +5,9 @@
 //! to the stream from then on, and comes back when the stream is closed on both sides: a member that counts for itself sees
 //! one go before it sees the next come.
 //!
+//! The wait for a berth has a bound of its own: until there is one nothing has been asked of the member, and nothing is held
+//! against it. Whoever waits may be gone at any moment; what it has set going comes to its end without it.
+//!
 //! Not here: the counting (`pool`), who gets a request at all (`pick`).
 
 use std::fmt;
@@ -28,7 +31,7 @@ use pingora::{Error, ErrorType, OrErr, Result};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio::runtime::Handle;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::member_end::Switchable;
 use crate::pool::{Berth, HangUp, Link, Manner, Member};
@@ -36,11 +39,16 @@ use crate::pool::{Berth, HangUp, Link, Manner, Member};
 /// How long a member has to close a connection that we are done with, until we end it.
 const COURTESY: Duration = Duration::from_millis(100);
 
+/// How long a dial waits for its place: a member that is asked to close has [`COURTESY`], the rest is for a busy machine.
+pub const PATIENCE: Duration = Duration::from_millis(500);
+
 /// Dials one member.
 #[derive(Debug)]
 pub struct Dial {
     /// Whom.
     pub member: Arc<Member>,
+    /// How long the connection may take to stand, once it has its place.
+    pub within: Duration,
     /// What the stream is to become, where that may be a tunnel.
     pub switchable: Option<Switchable>,
 }
@@ -51,8 +59,14 @@ impl L4Connect for Dial {
         let Some(address) = address.as_inet() else {
             return Error::e_explain(ErrorType::InternalError, "a member without an IP address");
         };
-        let mut berth = berth(&self.member).await;
-        let socket = ext::connect(address, None).await.map_err(|error| match error.etype() {
+        let (mut berth, has_waited) = match self.member.berth() {
+            Ok(berth) => (berth, false),
+            Err(_) => {
+                (timeout(PATIENCE, berth(&self.member)).await.or_err(NO_PLACE, "no connection was closed")?, true)
+            }
+        };
+        let dialled = timeout(self.within, ext::connect(address, None)).await;
+        let socket = dialled.or_err(ErrorType::ConnectTimedout, "dialling")?.map_err(|error| match error.etype() {
             // As Pingora's own dial has it: it is not the member that failed.
             ErrorType::SocketError | ErrorType::BindError => {
                 Error::because(ErrorType::InternalError, "cannot dial", error)
@@ -69,13 +83,26 @@ impl L4Connect for Dial {
         // Whatever ends the stream drops this, after the socket.
         stream.tracer = Some(Tracer(Box::new(Moored(Some((berth, twin))))));
         // The one thing of ours that Pingora hands out with a connection, be it new or pooled.
-        stream.set_proxy_digest(ProxyDigest::new(Box::new(ResponseHeader::build(200, None)?), Some(Box::new(link))));
+        let counted = Counted { link, has_waited };
+        stream.set_proxy_digest(ProxyDigest::new(Box::new(ResponseHeader::build(200, None)?), Some(Box::new(counted))));
         Ok(stream)
     }
 }
 
+/// The dial never began, for want of a place: a limit of ours, as far as blame goes.
+const NO_PLACE: ErrorType = ErrorType::InternalError;
+
+/// A connection that is counted.
+#[derive(Debug)]
+pub struct Counted {
+    /// Whether it is in use.
+    pub link: Arc<Link>,
+    /// Its dial had to wait for a place.
+    pub has_waited: bool,
+}
+
 /// What is kept of a connection with these properties, if it is counted.
-pub fn link(digest: &Digest) -> Option<&Arc<Link>> {
+pub fn counted(digest: &Digest) -> Option<&Counted> {
     digest.proxy_digest.as_ref()?.user_data.as_ref()?.downcast_ref()
 }
 
@@ -99,11 +126,8 @@ async fn berth(member: &Arc<Member>) -> Berth {
         if asked.as_ref().is_none_or(|link| !link.is_open()) {
             asked = member.make_room(crowded);
         }
-        if timeout(COURTESY, freed).await.is_err()
-            && let Some(link) = asked.take()
-        {
-            link.hang_up();
-        }
+        // Nothing is missed; but what is freed may be another limit's.
+        let _ = timeout(COURTESY, freed).await;
     }
 }
 
@@ -111,11 +135,28 @@ async fn berth(member: &Arc<Member>) -> Berth {
 fn hang_up(twin: Arc<net::TcpStream>) -> HangUp {
     Box::new(move |manner| {
         // An error means that it is closed already.
-        let _ = twin.shutdown(match manner {
-            Manner::Politely => Shutdown::Write,
-            Manner::AtOnce => Shutdown::Both,
-        });
+        let _ = match manner {
+            Manner::Politely => {
+                end_before_long(&twin);
+                twin.shutdown(Shutdown::Write)
+            }
+            Manner::AtOnce => twin.shutdown(Shutdown::Both),
+        };
     })
+}
+
+/// Ends it when the member has had its time. A task of its own does it: whoever needed the place may be gone by then, and
+/// the connection is nobody's any more.
+fn end_before_long(twin: &Arc<net::TcpStream>) {
+    let twin = Arc::downgrade(twin);
+    if let Ok(runtime) = Handle::try_current() {
+        runtime.spawn(async move {
+            sleep(COURTESY).await;
+            if let Some(twin) = twin.upgrade() {
+                let _ = twin.shutdown(Shutdown::Both);
+            }
+        });
+    }
 }
 
 /// Rides on a stream, and keeps its berth until that is dropped and the member has seen it.

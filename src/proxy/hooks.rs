@@ -153,9 +153,13 @@ impl ProxyHttp for Hooks {
         ctx: &mut Ctx,
     ) -> Result<()> {
         ctx.attempt_connected(reused);
-        if let Some(link) = digest.and_then(dial::link) {
-            ctx.link = link.take_up();
+        if let Some(counted) = digest.and_then(dial::counted) {
+            ctx.link = counted.link.take_up();
             ctx.link_was_given_up = ctx.link.is_none();
+            if counted.has_waited && !reused {
+                // The member has not been asked for anything before this.
+                ctx.limit_attempt(Answer::Awaited);
+            }
         }
         if ctx.link_was_given_up {
             return Err(Error::new_up(ErrorType::ConnectionClosed));

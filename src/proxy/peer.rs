@@ -7,7 +7,7 @@ use std::time::Duration;
 use pingora::upstreams::peer::HttpPeer;
 
 use super::Connector;
-use super::dial::Dial;
+use super::dial::{self, Dial};
 use super::member_end::Switchable;
 use crate::health::Key;
 use crate::listener;
@@ -77,7 +77,9 @@ pub fn peer(
     if member.counts_connections() {
         // Its connections are its own, and none of them is from before they were counted.
         peer.group_key ^= (member.id().0 + 1).wrapping_mul(SPREAD);
-        peer.options.custom_l4 = Some(Arc::new(Dial { member: member.clone(), switchable }));
+        peer.options.custom_l4 = Some(Arc::new(Dial { member: member.clone(), within: dial, switchable }));
+        // Before it counts, a dial may have to wait for its place.
+        peer.options.total_connection_timeout = within(dial + dial::PATIENCE);
     } else if let Some(switchable) = switchable {
         peer.options.custom_l4 = Some(Arc::new(switchable));
     }

@@ -1,5 +1,7 @@
 //! What members and pools take on at once: who is let in, who waits, who is turned away, and what the member sees of it.
 
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener};
 use std::thread::{self, JoinHandle};
 
 use serde_json::Value;
@@ -343,4 +345,57 @@ fn connections_of_a_limited_member_are_used_again() {
     origin.close_after(0);
     client.get("/last");
     eventually("the connection is gone", || proxy.member("web", &origin.address())["connections"] == 0);
+}
+
+/// A member that answers each GET and does not close when it is asked to: its side stays open until it is reset.
+fn never_closes() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("its address");
+    thread::spawn(move || {
+        let mut kept = Vec::new();
+        for stream in listener.incoming() {
+            let mut stream = stream.expect("a connection");
+            kept.push(stream.try_clone().expect("a handle"));
+            thread::spawn(move || {
+                let mut bytes = [0; 4096];
+                while stream.read(&mut bytes).is_ok_and(|count| count > 0) {
+                    let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+                }
+            });
+        }
+    });
+    address
+}
+
+/// Its idle connections are closed for others' requests, each of which has to wait until the member has had its time.
+#[test]
+fn member_that_never_closes_costs_time_and_no_request() {
+    let keys = "probe: off\nmax_connections: 1\nqueue: { size: 9, timeout: 60s }\nupstream: { connect_timeout: 50ms }\nretries: { per_try_timeout: 60ms }";
+    let config = config_of(&[format!("\"{}\"", never_closes())], keys);
+    let proxy = Proxy::start(&format!("threads: 4\n{config}"));
+    for number in 0..30 {
+        let path = format!("/{number}");
+        let reply = proxy.get(&path);
+        assert_eq!(reply.status, 200, "{}", proxy.access(&path).raw);
+    }
+    let line = proxy.access_log();
+    let dialled = line.iter().filter(|line| line.attempts()[0]["reused"] == false).count();
+    assert!(dialled > 1, "one thread had them all");
+}
+
+/// The request that asked for a place is over before the place is free: the next one finds it.
+#[test]
+fn place_that_was_asked_for_comes_free_though_nobody_waits_for_it() {
+    let keys = "probe: off\nmax_connections: 1\ndeadline: 40ms\nupstream: { idle_timeout: 1h }";
+    let config = config_of(&[format!("\"{}\"", never_closes())], keys);
+    let proxy = Proxy::start(&format!("threads: 4\n{config}"));
+    for _ in 0..3 {
+        eventually("a request gives up while it waits for a place", || proxy.get("/gives-up").status == 504);
+        eventually("the place is free", || proxy.get("/finds").status == 200);
+    }
+    let lines = proxy.access_log();
+    for line in lines.iter().filter(|line| line.json["status"] == 504) {
+        let last = line.attempts().last().expect("an attempt");
+        assert!(line.has(&[("reason", "deadline")]) && last["result"] == "abandoned", "{}", line.raw);
+    }
 }
