@@ -218,9 +218,9 @@ fn a_member_that_returns_has_the_requests_that_it_had() {
 fn newcomers_stand_behind_those_who_wait() {
     let pool = pool(with_queue(each(1, 1), 2));
     let (mut leases, _) = fill(&pool);
-    let first = pool.join_queue().expect("a place");
-    let second = pool.join_queue().expect("a place");
-    assert!(pool.join_queue().is_none(), "two places");
+    let first = pool.join_queue(&[]).expect("a place");
+    let second = pool.join_queue(&[]).expect("a place");
+    assert!(pool.join_queue(&[]).is_none(), "two places");
     leases.clear();
     assert!(matches!(pool.pick(&[], None), Pick::Full), "the seat is for those who wait");
     let Pick::Member(lease) = pool.pick_in_turn(&first, &[], None) else { panic!("its turn") };

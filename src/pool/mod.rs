@@ -35,7 +35,7 @@ pub use hall::Limits;
 pub use lease::{Choice, Lease, Waiting};
 pub use link::{Berth, Crowded, HangUp, InUse, Link, Manner};
 pub use member::Member;
-pub use queue::{Place, Queue};
+pub use queue::{Place, Queue, Turn};
 pub use roster::{Headline, Roster};
 pub use usage::Usage;
 
@@ -107,7 +107,7 @@ pub struct Plan {
 enum Comes {
     /// A request that has not waited.
     Now,
-    /// The first in the queue.
+    /// One in the queue whose turn it is.
     InTurn,
 }
 
@@ -188,8 +188,8 @@ impl Pool {
         self.take_seat(Comes::Now, tried, key)
     }
 
-    /// The same for the first of those who wait.
-    pub fn pick_in_turn(&self, _first: &Place<'_>, tried: &[MemberId], key: Option<&[u8]>) -> Pick {
+    /// The same for the one of those who wait whose turn it is to look.
+    pub fn pick_in_turn(&self, _looker: &Place<'_>, tried: &[MemberId], key: Option<&[u8]>) -> Pick {
         self.take_seat(Comes::InTurn, tried, key)
     }
 
@@ -200,9 +200,9 @@ impl Pool {
             Mode::Down if roster.fails_when_unhealthy() => return Pick::AllUnhealthy,
             _ => {}
         }
-        // Whoever comes now stands behind those who wait.
+        // Whoever comes now stands behind those who wait, unless they cannot use what it can.
         let entry = match comes {
-            Comes::Now if self.hall.queue.length() > 0 => Entry::Full,
+            Comes::Now if self.hall.queue.is_in_the_way_of(tried) => Entry::Full,
             Comes::Now | Comes::InTurn => self.hall.enter(),
         };
         if entry == Entry::Full {
@@ -213,16 +213,17 @@ impl Pool {
             return Pick::Member(Lease::new(&roster, index, choice, entry));
         }
         self.hall.give_back(entry);
-        if comes == Comes::Now {
+        if comes == Comes::Now && entry == Entry::Counted {
             // It may have held the pool's last seat for a moment, in the way of one who waits by now.
             self.hall.queue.wake();
         }
         if roster.has_others(tried) { Pick::Full } else { Pick::Nobody }
     }
 
-    /// A place among those who wait for room; `None` where there is no queue, or it is full.
-    pub fn join_queue(&self) -> Option<Place<'_>> {
-        self.hall.queue.join()
+    /// A place among those who wait for room, for a request that has tried `tried`; `None` where there is no queue, or it is
+    /// full.
+    pub fn join_queue(&self, tried: &[MemberId]) -> Option<Place<'_>> {
+        self.hall.queue.join(tried)
     }
 
     /// Where requests wait for room.

@@ -8,7 +8,7 @@ use tokio::time::timeout;
 use super::refusal::Refusal;
 use crate::clock;
 use crate::health::{MemberId, Mode, Standing};
-use crate::pool::{Choice, Lease, Pick, Place, Pool};
+use crate::pool::{Choice, Lease, Pick, Place, Pool, Turn};
 use crate::telemetry::PickReason;
 
 /// How long a waiter that nothing wakes waits before it looks again.
@@ -167,29 +167,31 @@ impl Wait<'_> {
         if self.wish.when_full == WhenFull::GiveUp {
             return Err(Refusal::Overloaded);
         }
-        let mut place = self.pool.join_queue().ok_or(Refusal::Overloaded)?;
+        let place = self.pool.join_queue(self.wish.avoided).ok_or(Refusal::Overloaded)?;
         let patience = self.pool.queue().timeout();
         let (limit, refusal) = match self.left() {
             Some(left) if left < patience => (left, Refusal::Deadline),
             _ => (patience, Refusal::Overloaded),
         };
-        timeout(limit, self.in_turn(&mut place)).await.unwrap_or(Err(refusal))
+        timeout(limit, self.in_turn(&place)).await.unwrap_or(Err(refusal))
     }
 
-    async fn in_turn(&self, place: &mut Place<'_>) -> Result<Lease, Refusal> {
-        place.reach_front().await;
+    async fn in_turn(&self, place: &Place<'_>) -> Result<Lease, Refusal> {
         loop {
-            let mut room = pin!(place.room());
-            // From here on no seat that is given back is missed.
-            room.as_mut().enable();
-            match choose(self.pool.pick_in_turn(place, self.wish.avoided, self.wish.key)) {
-                Answer::Member(lease) => return Ok(lease),
-                Answer::Refuse(refusal) => return Err(refusal),
-                Answer::Full | Answer::Wait => {}
-            }
-            if timeout(PATIENCE, room).await.is_err() {
-                // A cold start may have come meanwhile, which only time ends.
-                self.pool.advance(clock::monotonic());
+            match place.turn() {
+                Turn::Look => match choose(self.pool.pick_in_turn(place, self.wish.avoided, self.wish.key)) {
+                    Answer::Member(lease) => return Ok(lease),
+                    Answer::Refuse(refusal) => return Err(refusal),
+                    Answer::Full | Answer::Wait => place.finds_nothing(),
+                },
+                Turn::First => {
+                    if timeout(PATIENCE, place.called()).await.is_err() {
+                        // A cold start may have come meanwhile, which only time ends.
+                        self.pool.advance(clock::monotonic());
+                        place.look_again();
+                    }
+                }
+                Turn::Behind => place.called().await,
             }
         }
     }

@@ -102,6 +102,98 @@ fn those_who_wait_are_served_in_the_order_they_came() {
     });
 }
 
+/// Every seat is taken: the lease on the first member, and the others.
+fn taken(pool: &Pool) -> (Lease, Vec<Lease>) {
+    let first = pool.roster().members()[0].id();
+    let mut leases: Vec<Lease> = Vec::new();
+    while let Some(Ok(picked)) = now(pool, Wish { when_full: WhenFull::GiveUp, ..WISH }) {
+        leases.push(picked.lease);
+    }
+    let at = leases.iter().position(|lease| lease.member().id() == first).expect("its seat is taken");
+    (leases.swap_remove(at), leases)
+}
+
+/// A retry waits for the one member that has not failed it.
+#[test]
+fn who_cannot_use_a_free_seat_keeps_it_from_nobody() {
+    orderly().block_on(async {
+        let pool = pool(&[1, 1], 50);
+        let (on_first, on_second) = taken(&pool);
+        let first = on_first.member().id();
+        let wait = |avoided: Vec<MemberId>| {
+            let pool = pool.clone();
+            tokio::spawn(async move {
+                let wish = Wish { avoided: &avoided, ..WISH };
+                pick(&pool, wish).await.map(|picked| picked.lease)
+            })
+        };
+        let retries: Vec<_> = (0..5).map(|_| wait(vec![first])).collect();
+        await_length(&pool, 5).await;
+        let easy = wait(Vec::new());
+        await_length(&pool, 6).await;
+        // The first comes free: the one behind them all may have it.
+        drop(on_first);
+        let lease = timeout(LONG, easy).await.expect("it is served").expect("no panic").expect("a seat");
+        assert!(lease.member().id() == first && pool.queue().length() == 5);
+        // Also for one who comes when they have looked, and would not wait.
+        drop(lease);
+        let at_once = async {
+            loop {
+                if let Some(Ok(picked)) = now(&pool, Wish { when_full: WhenFull::GiveUp, ..WISH }) {
+                    return picked.lease;
+                }
+                tokio::task::yield_now().await;
+            }
+        };
+        assert_eq!(timeout(LONG, at_once).await.expect("a seat").member().id(), first);
+        // The second comes free: they have it one after another, in the order they came.
+        drop(on_second);
+        for retry in retries {
+            let lease = timeout(LONG, retry).await.expect("its turn").expect("no panic").expect("a seat");
+            assert_ne!(lease.member().id(), first);
+        }
+    });
+}
+
+/// Whatever some avoid, in whatever order they come and leave.
+#[test]
+fn nobody_is_forgotten_among_those_who_avoid_others() {
+    const REQUESTS: usize = 3_000;
+    threads().block_on(async {
+        let pool = pool(&[1, 1, 1], REQUESTS);
+        let ids: Vec<MemberId> = pool.roster().members().iter().map(|member| member.id()).collect();
+        let tasks: Vec<_> = (0..REQUESTS)
+            .map(|number| {
+                let (pool, ids) = (pool.clone(), ids.clone());
+                tokio::spawn(async move {
+                    let avoided = match number % 7 {
+                        0 => vec![ids[0]],
+                        1 => vec![ids[1], ids[0]],
+                        2 => vec![ids[2]],
+                        3 => vec![ids[0], ids[1]],
+                        _ => Vec::new(),
+                    };
+                    let wish = Wish { avoided: &avoided, ..WISH };
+                    if number % 5 == 4 {
+                        let _ = timeout(Duration::from_micros(number as u64 % 700), pick(&pool, wish)).await;
+                        return;
+                    }
+                    let picked = pick(&pool, wish).await.expect("a seat");
+                    assert!(!avoided.contains(&picked.lease.member().id()));
+                    if number % 3 == 0 {
+                        tokio::task::yield_now().await;
+                    }
+                })
+            })
+            .collect();
+        for task in tasks {
+            timeout(LONG, task).await.expect("it is served").expect("no panic");
+        }
+        let members = pool.roster().members().to_vec();
+        assert!(members.iter().all(|member| member.in_flight() == 0) && pool.queue().length() == 0);
+    });
+}
+
 /// A wake-up that is lost would never come: in tests nobody has patience.
 #[test]
 fn nobody_is_forgotten_and_nobody_comes_in_over_the_limit() {
