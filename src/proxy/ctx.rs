@@ -64,6 +64,10 @@ pub struct Ctx {
     pub again: Option<Lease>,
     /// The first pick, made before the first attempt.
     pub picked: Option<Picked>,
+    /// Since when it is being picked for: what it waits for may never come.
+    pub waits_since: Option<Duration>,
+    /// How long it has waited in the queue.
+    pub queued: Duration,
     /// Whether it asks for another protocol.
     pub asks_for_tunnel: bool,
     /// Members that failed it.
@@ -111,6 +115,8 @@ impl Ctx {
             lease: None,
             again: None,
             picked: None,
+            waits_since: None,
+            queued: Duration::ZERO,
             asks_for_tunnel: false,
             tried: Vec::new(),
             refused: Vec::new(),
@@ -189,6 +195,7 @@ impl Ctx {
         let lease = &picked.lease;
         let picture = lease.headline();
         let waited = self.lb.map_or(Duration::ZERO, |lb| lb.waited) + picked.waited;
+        self.queued += picked.queued;
         self.lb = Some(Pick {
             mode: picture.mode,
             reason: Some(pick::reason(lease, self.attempts.len())),
@@ -267,6 +274,7 @@ impl Ctx {
 
     /// The client has left while nothing was being sent: that is how the request ends, whatever failed before.
     pub fn hung_up(&mut self, waited: Duration) {
+        self.waits_since = None;
         self.nobody_picked(waited);
         (self.refusal, self.fault) = (None, None);
     }

@@ -115,7 +115,7 @@ impl ProxyHttp for Hooks {
         let Some(pool) = ctx.pool.clone() else { return Err(refuse(ctx, Refusal::Internal)) };
         ctx.asks_for_tunnel = upgrade::is_asked_for(session.req_header());
         let (picked, connection) = match (ctx.again.take(), ctx.picked.take()) {
-            (Some(lease), _) => (Picked { lease, waited: Duration::ZERO }, Connection::Fresh),
+            (Some(lease), _) => (Picked { lease, waited: Duration::ZERO, queued: Duration::ZERO }, Connection::Fresh),
             (None, Some(picked)) => (picked, Connection::Any),
             (None, None) => (pick(session, ctx, &pool).await?, Connection::Any),
         };
@@ -297,10 +297,11 @@ impl ProxyHttp for Hooks {
 /// Picks a member for the next attempt, within the request's own time and as long as the client is there.
 async fn pick(session: &mut Session, ctx: &mut Ctx, pool: &Served) -> Result<Picked> {
     // Whatever was sent may be processed already: such a request is answered, and not kept waiting for room.
+    let began = clock::monotonic();
+    ctx.waits_since = Some(began);
     let when_full = if ctx.was_sent() { WhenFull::GiveUp } else { WhenFull::Queue };
     let key = ctx.hash_key.as_deref();
-    let wish = Wish { avoided: ctx.avoided(), key, limit: ctx.remaining(), when_full };
-    let began = clock::monotonic();
+    let wish = Wish { avoided: ctx.avoided(), key, limit: ctx.remaining(), queued: ctx.queued, when_full };
     let picked = match pick::now(&pool.live, wish) {
         Some(picked) => picked,
         None => tokio::select! {
@@ -312,8 +313,12 @@ async fn pick(session: &mut Session, ctx: &mut Ctx, pool: &Served) -> Result<Pic
             }
         },
     };
+    ctx.waits_since = None;
     picked.map_err(|pick::Nobody { refusal, waited }| {
         ctx.nobody_picked(waited);
+        if refusal == Refusal::Overloaded && ctx.refusal.is_none() {
+            pool.live.turn_away();
+        }
         refuse(ctx, refusal)
     })
 }

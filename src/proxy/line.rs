@@ -110,6 +110,9 @@ impl Drop for Ctx {
         let (up, down) = (tunnel.up.bytes_in(), tunnel.down.bytes_out());
         let came = tunnel.down.bytes_in();
         self.attempt_ended(AttemptResult::Abandoned, came);
+        if let Some(since) = self.waits_since.take() {
+            self.nobody_picked(clock::monotonic().saturating_sub(since));
+        }
         // Not finished and yet gone: a panic unwinds, or the runtime ends with its tasks.
         let reason = if std::thread::panicking() { Why::Internal } else { Why::Shutdown };
         let mut fields = [httparse::EMPTY_HEADER; 128];
@@ -121,6 +124,7 @@ impl Drop for Ctx {
         let listener = self.connection.listening().wanted();
         let record = Record {
             listener: &listener.name,
+            proto: request.version.map(|minor| if minor == 0 { "HTTP/1.0" } else { "HTTP/1.1" }),
             method: request.method.map(Into::into),
             host: field("host").map(Into::into),
             path: (!target.is_empty()).then(|| path(target).into()),

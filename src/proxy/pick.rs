@@ -25,6 +25,8 @@ pub struct Wish<'a> {
     pub key: Option<&'a [u8]>,
     /// Within this time, which is the request's own.
     pub limit: Option<Duration>,
+    /// So long it has waited in the queue before, for attempts that never reached a member.
+    pub queued: Duration,
     /// What to do where everyone is full.
     pub when_full: WhenFull,
 }
@@ -45,6 +47,8 @@ pub struct Picked {
     pub lease: Lease,
     /// Zero but at a cold start, or where everyone was full.
     pub waited: Duration,
+    /// Of that, in the queue.
+    pub queued: Duration,
 }
 
 /// Nobody was picked.
@@ -60,10 +64,10 @@ pub struct Nobody {
 pub fn now(pool: &Pool, wish: Wish<'_>) -> Option<Result<Picked, Nobody>> {
     let waited = Duration::ZERO;
     match choose(pool.pick(wish.avoided, wish.key)) {
-        Answer::Member(lease) => Some(Ok(Picked { lease, waited })),
+        Answer::Member(lease) => Some(Ok(Picked { lease, waited, queued: Duration::ZERO })),
         Answer::Refuse(refusal) => Some(Err(Nobody { refusal, waited })),
         Answer::Full if wish.when_full == WhenFull::GiveUp || pool.queue().size() == 0 => {
-            Some(Err(turned_away(pool, waited)))
+            Some(Err(Nobody { refusal: Refusal::Overloaded, waited }))
         }
         Answer::Full | Answer::Wait => None,
     }
@@ -78,15 +82,16 @@ pub fn now(pool: &Pool, wish: Wish<'_>) -> Option<Result<Picked, Nobody>> {
 /// Nobody can serve, all have been tried, too many wait already or for too long, or the request's own time is over.
 pub async fn later(pool: &Pool, wish: Wish<'_>) -> Result<Picked, Nobody> {
     let wait = Wait { pool, wish, since: clock::monotonic() };
-    let picked = match wait.for_verdicts().await {
+    let first = wait.for_verdicts().await;
+    let for_verdicts = wait.waited();
+    let picked = match first {
         Ok(Some(lease)) => Ok(lease),
         Ok(None) => wait.for_room().await,
         Err(refusal) => Err(refusal),
     };
     let waited = wait.waited();
     match picked {
-        Ok(lease) => Ok(Picked { lease, waited }),
-        Err(Refusal::Overloaded) => Err(turned_away(pool, waited)),
+        Ok(lease) => Ok(Picked { lease, waited, queued: waited.saturating_sub(for_verdicts) }),
         Err(refusal) => Err(Nobody { refusal, waited }),
     }
 }
@@ -118,11 +123,6 @@ fn choose(pick: Pick) -> Answer {
         Pick::AllUnhealthy => Answer::Refuse(Refusal::AllUnhealthy),
         Pick::Nobody => Answer::Refuse(Refusal::NoMember),
     }
-}
-
-fn turned_away(pool: &Pool, waited: Duration) -> Nobody {
-    pool.turn_away();
-    Nobody { refusal: Refusal::Overloaded, waited }
 }
 
 /// One request's wait.
@@ -168,7 +168,7 @@ impl Wait<'_> {
             return Err(Refusal::Overloaded);
         }
         let place = self.pool.join_queue(self.wish.avoided).ok_or(Refusal::Overloaded)?;
-        let patience = self.pool.queue().timeout();
+        let patience = self.pool.queue().timeout().saturating_sub(self.wish.queued);
         let (limit, refusal) = match self.left() {
             Some(left) if left < patience => (left, Refusal::Deadline),
             _ => (patience, Refusal::Overloaded),

@@ -232,16 +232,22 @@ fn sigint_skips_the_lame_duck() {
 fn drain_is_cut_at_its_limit_and_the_cut_request_has_its_line() {
     let (origin, gate) = (Origin::start(), Gate::new());
     origin.answer(Answer::status(200).held_by(&gate));
-    let config = config_of(&[origin.to_string()], "probe: off");
+    let keys = "probe: off\nmax_in_flight: 1\nqueue: { size: 1, timeout: 10m }";
+    let config = config_of(&[origin.to_string()], keys);
     let mut proxy = Proxy::start(&format!("drain_timeout: 500ms\n{config}"));
-    let mut client = proxy.connect();
+    let (mut client, mut waiting) = (proxy.connect(), proxy.connect());
     client.send("GET /endless HTTP/1.1\r\nHost: a\r\n\r\n");
     eventually("it is under way", || gate.waiting() == 1);
+    waiting.send("GET /waiting HTTP/1.0\r\nHost: a\r\n\r\n");
+    eventually("the next one waits", || proxy.pool("web")["queue"]["length"] == 1);
     proxy.signal("TERM");
     proxy.wait();
-    assert!(client.is_closed());
+    assert!(client.is_closed() && waiting.is_closed());
     let line = proxy.access("/endless");
-    assert_eq!(line.text("reason"), "shutdown", "{}", line.raw);
+    assert!(line.has(&[("reason", "shutdown"), ("proto", "HTTP/1.1")]), "{}", line.raw);
+    let line = proxy.access("/waiting");
+    assert!(line.has(&[("reason", "shutdown"), ("proto", "HTTP/1.0")]) && line.attempts().is_empty(), "{}", line.raw);
+    assert!(line.json["lb"]["waited_ms"].as_f64().is_some_and(|waited| waited > 0.0), "{}", line.raw);
     gate.open();
 }
 

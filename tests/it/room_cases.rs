@@ -290,6 +290,7 @@ fn request_that_found_no_connection_waits_and_one_that_was_sent_does_not() {
     assert_eq!(proxy.get("/sent").status, 502, "the failure it had is its answer");
     let line = proxy.access("/sent");
     assert_eq!((line.attempts().len(), waited(&line)), (1, 0.0), "{}", line.raw);
+    assert_eq!(proxy.pool("web")["turned_away"], 0, "no line says that it was");
     broken.stop();
     let unsent = ask(&proxy, "POST", "/unsent");
     await_queue(&proxy, 1);

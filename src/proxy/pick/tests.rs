@@ -14,7 +14,8 @@ use crate::health::{Admin, Gates, Initial, Judge, Key, OnAllUnhealthy, Rules, Sp
 use crate::pool::{Limits, Plan};
 
 const LONG: Duration = Duration::from_secs(30);
-const WISH: Wish<'static> = Wish { avoided: &[], key: None, limit: None, when_full: WhenFull::Queue };
+const WISH: Wish<'static> =
+    Wish { avoided: &[], key: None, limit: None, queued: Duration::ZERO, when_full: WhenFull::Queue };
 
 /// One member for each of these limits on its requests, healthy from the start.
 fn plan(in_flight: &[u32], queue: Option<Queue>) -> Plan {
@@ -92,7 +93,6 @@ fn those_who_wait_are_served_in_the_order_they_came() {
         }
         await_length(&pool, 50).await;
         assert_eq!(pick(&pool, WISH).await.expect_err("no place").refusal, Refusal::Overloaded);
-        assert_eq!(pool.turned_away(), 1);
         drop(held);
         for number in 0..50 {
             let served = timeout(LONG, told.recv()).await.expect("the next is served");
@@ -226,7 +226,7 @@ fn nobody_is_forgotten_and_nobody_comes_in_over_the_limit() {
         assert!((1..=3).contains(&most.load(SeqCst)), "{} at once", most.load(SeqCst));
         let members = pool.roster().members().to_vec();
         assert!(members.iter().all(|member| member.in_flight() == 0));
-        assert_eq!((pool.queue().length(), pool.turned_away()), (0, 0));
+        assert_eq!(pool.queue().length(), 0);
     });
 }
 
@@ -272,6 +272,11 @@ fn nobody_waits_for_longer_than_the_queue_and_the_request_allow() {
             assert!(nobody.waited >= short, "{nobody:?}");
             assert_eq!(pool.queue().length(), 0);
         }
+        // A dial that was refused sends a request back into the line; its patience is not new.
+        let pool = pool(&[1], 9);
+        let _held = seat(&pool);
+        let nobody = pick(&pool, Wish { queued: LONG - short, ..WISH }).await.expect_err("no seat comes free");
+        assert!(nobody.refusal == Refusal::Overloaded && nobody.waited < LONG, "{nobody:?}");
     });
 }
 
@@ -283,7 +288,7 @@ fn without_a_queue_or_the_wish_to_wait_the_answer_is_no() {
         for (pool, when_full) in [(&closed, WhenFull::Queue), (&*open, WhenFull::GiveUp)] {
             let _held = seat(pool);
             let nobody = pick(pool, Wish { when_full, ..WISH }).await.expect_err("no seat");
-            assert_eq!((nobody.refusal, pool.turned_away()), (Refusal::Overloaded, 1));
+            assert_eq!(nobody.refusal, Refusal::Overloaded);
         }
     });
 }
