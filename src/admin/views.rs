@@ -102,6 +102,7 @@ impl PoolView {
     pub fn new(control: &Control, pool: &Served) -> PoolView {
         pool.live.advance(clock::monotonic());
         let (next, origins) = (next_probes(control, pool), Origins::new(control, pool));
+        let in_flight = pool.live.in_flight();
         pool.live.read(|health, live| {
             let picture = health.picture();
             let members = (0..live.len())
@@ -118,7 +119,7 @@ impl PoolView {
                 tunnels: live.iter().map(|member| member.tunnels()).sum(),
                 max_in_flight: pool.live.capacity().max_in_flight,
                 max_connections: pool.live.capacity().max_connections,
-                in_flight: live.iter().map(|member| member.in_flight()).sum(),
+                in_flight,
                 connections: pool.live.connections(),
                 queue: QueueView::new(pool.live.queue()),
                 turned_away: pool.live.turned_away(),

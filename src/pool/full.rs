@@ -192,6 +192,21 @@ fn a_new_limit_counts_those_who_are_there_already() {
     assert_eq!(fill(&pool).0.len(), 6);
 }
 
+#[test]
+fn a_new_limit_counts_those_whose_member_has_left() {
+    let pool = pool(plan(2));
+    let _leases: Vec<Lease> = (0..4)
+        .map(|_| match pool.pick(&[], None) {
+            Pick::Member(lease) => lease,
+            _ => panic!("there is no limit"),
+        })
+        .collect();
+    pool.reshape(ms(1), plan(1));
+    pool.reshape(ms(2), whole(plan(1), at_most(5)));
+    assert_eq!(pool.in_flight(), 4);
+    assert_eq!(fill(&pool).0.len(), 1);
+}
+
 /// An address that its name loses and gets back, as DNS does it.
 #[test]
 fn a_member_that_returns_has_the_requests_that_it_had() {
@@ -208,10 +223,42 @@ fn a_member_that_returns_has_the_requests_that_it_had() {
     pool.reshape(ms(2), lost(&plan));
     pool.reshape(ms(3), plan.clone());
     assert_eq!(in_flight(&pool), [1, 1]);
+    assert!(!pool.roster().members()[0].is_removed(), "its tunnels may last");
     leases.clear();
     assert_eq!(in_flight(&pool), [0, 0]);
     pool.reshape(ms(4), lost(&plan));
     assert!(pool.board().former.iter().all(|member| member.strong_count() == 0), "nobody holds it any more");
+}
+
+/// A written one that leaves the file and is written in again is another member, and the same server.
+#[test]
+fn what_goes_on_at_a_member_takes_up_its_room_however_often_it_returns() {
+    let both = Plan { limits: Limits { members: vec![connections(2); 2], ..Limits::default() }, ..plan(2) };
+    let mut without = both.clone();
+    without.members.remove(0);
+    let pool = pool(both.clone());
+    let mut held = Vec::new();
+    for round in 1..=3 {
+        let Pick::Member(mut lease) = pool.pick(&[ids(&pool)[1]], None) else { break };
+        lease.becomes_tunnel();
+        held.push((lease, connect(&pool).expect("a berth")));
+        pool.reshape(ms(2 * round), without.clone());
+        assert_eq!(pool.in_flight(), round as u32, "the pool has them still");
+        pool.reshape(ms(2 * round + 1), both.clone());
+    }
+    assert_eq!(held.len(), 2, "there is no room for a third");
+    let member = pool.roster().members()[0].clone();
+    assert_eq!((member.in_flight(), member.tunnels(), member.connections()), (2, 2, Some(2)));
+    assert_eq!((pool.in_flight(), member.berth().err()), (2, Some(Crowded::Member)));
+    // One of them ends: whoever waits for its place is told, and may also have one that is idle.
+    let mut freed = std::pin::pin!(member.freed(Crowded::Member));
+    freed.as_mut().enable();
+    let (lease, (berth, ..)) = held.remove(0);
+    drop((lease, berth));
+    assert!(freed.poll(&mut std::task::Context::from_waker(std::task::Waker::noop())).is_ready());
+    assert!(member.in_flight() == 1 && matches!(pool.pick(&[ids(&pool)[1]], None), Pick::Member(_)));
+    drop(held[0].1.1.take_up());
+    assert!(member.make_room(Crowded::Member).is_some());
 }
 
 #[test]

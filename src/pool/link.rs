@@ -78,7 +78,7 @@ impl Member {
     /// # Errors
     /// Which limit is reached.
     pub fn berth(self: &Arc<Member>) -> Result<Berth, Crowded> {
-        if !self.berths.connections.take() {
+        if !self.takes_connection() {
             return Err(Crowded::Member);
         }
         if !self.hall.connections.take() {
@@ -91,7 +91,8 @@ impl Member {
     /// Gives up an idle connection where it is `crowded`; `None` when none is idle.
     pub fn make_room(&self, crowded: Crowded) -> Option<Arc<Link>> {
         let links = self.hall.links();
-        let in_the_way = |link: &&Arc<Link>| crowded == Crowded::Pool || link.member.id() == self.id();
+        // Also one from before the member left and came back.
+        let in_the_way = |link: &&Arc<Link>| crowded == Crowded::Pool || link.member.key() == self.key();
         links.iter().filter(in_the_way).find(|link| link.give_up()).cloned()
     }
 

@@ -1,8 +1,8 @@
 //! The live part of a member: what requests and the log read of it without a lock.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -22,6 +22,8 @@ const NO_LATENCY: u64 = u64::MAX;
 #[repr(C)]
 pub struct Member {
     in_flight: Seats,
+    /// Those that were this member before it left the configuration and came back, while anything of theirs goes on.
+    before: Option<Box<[Weak<Member>]>>,
     pub(super) hall: Arc<Hall>,
     id: MemberId,
     key: Key,
@@ -42,8 +44,8 @@ pub(super) struct Berths {
     capacity: PackedCapacity,
     /// Its connections; counted while it has a limit, or its pool.
     pub(super) connections: Seats,
-    /// One of them was closed, or is idle now.
-    pub(super) freed: Notify,
+    /// One of them was closed, or is idle now; shared with those that were this member before.
+    pub(super) freed: Arc<Notify>,
 }
 
 /// What no pick looks at: apart, so that members that are compared lie close together.
@@ -56,11 +58,15 @@ struct Aside {
 }
 
 impl Member {
-    /// The live part of `member` in the pool whose hall this is.
-    pub(super) fn new(member: &health::Member, hall: &Arc<Hall>) -> Member {
+    /// The live part of `member` in the pool whose hall this is. What goes on at those that were the `same` before
+    /// takes up its room too: it is one server, however often it left the configuration and came back.
+    pub(super) fn new(member: &health::Member, hall: &Arc<Hall>, same: &[&Arc<Member>]) -> Member {
         let key = member.spec().key.clone();
         let label = key.address.map_or_else(|| key.name.clone(), |a| a.to_string());
+        let freed = same.first().map_or_else(Arc::default, |former| former.berths.freed.clone());
+        let before: Box<[Weak<Member>]> = same.iter().map(|former| Arc::downgrade(former)).collect();
         let live = Member {
+            before: Some(before).filter(|before| !before.is_empty()),
             id: member.id(),
             key,
             label: label.into(),
@@ -70,11 +76,7 @@ impl Member {
             window: AtomicU64::new(0),
             latency_us: AtomicU64::new(NO_LATENCY),
             next_probe_at: Arc::default(),
-            berths: Box::new(Berths {
-                capacity: PackedCapacity::default(),
-                connections: Seats::unlimited(),
-                freed: Notify::new(),
-            }),
+            berths: Box::new(Berths { capacity: PackedCapacity::default(), connections: Seats::unlimited(), freed }),
         };
         live.learn(member);
         live
@@ -108,14 +110,29 @@ impl Member {
         &self.label
     }
 
-    /// Requests on it now.
+    /// Requests on it now, those from before it left and came back included.
     pub fn in_flight(&self) -> u32 {
+        self.own_in_flight() + self.before(Member::own_in_flight)
+    }
+
+    /// Of those, the ones that began since it came.
+    pub(super) fn own_in_flight(&self) -> u32 {
         self.in_flight.taken()
     }
 
-    /// Open connections to it; `None` where they are not counted, for want of a limit.
+    /// Open connections to it, counted as [`Member::in_flight`]; `None` where they are not, for want of a limit.
     pub fn connections(&self) -> Option<u32> {
-        self.counts_connections().then(|| self.berths.connections.taken())
+        self.counts_connections().then(|| self.own_connections() + self.before(Member::own_connections))
+    }
+
+    fn own_connections(&self) -> u32 {
+        self.berths.connections.taken()
+    }
+
+    /// Those that were this member before count so many together.
+    fn before(&self, count: impl Fn(&Member) -> u32) -> u32 {
+        let Some(before) = &self.before else { return 0 };
+        before.iter().filter_map(Weak::upgrade).map(|former| count(&former)).sum()
     }
 
     /// Its limits, as configured.
@@ -132,7 +149,16 @@ impl Member {
 
     /// Of the requests on it, those that became tunnels.
     pub fn tunnels(&self) -> u32 {
+        self.own_tunnels() + self.before(Member::own_tunnels)
+    }
+
+    fn own_tunnels(&self) -> u32 {
         self.aside.tunnels.load(Relaxed)
+    }
+
+    /// Whether anything of it goes on.
+    pub(super) fn is_in_use(&self) -> bool {
+        self.own_in_flight() > 0 || self.own_connections() > 0
     }
 
     /// How often its pooled connections were left behind; those of another count are not to be used.
@@ -181,7 +207,12 @@ impl Member {
 
     /// Takes a seat for a request; false when it is full.
     pub(super) fn enter(&self) -> bool {
-        self.in_flight.take()
+        self.in_flight.take_beside(self.before(Member::own_in_flight))
+    }
+
+    /// Takes a place for a connection; false when all are taken.
+    pub(super) fn takes_connection(&self) -> bool {
+        self.berths.connections.take_beside(self.before(Member::own_connections))
     }
 
     pub(super) fn leave(&self) {

@@ -77,7 +77,7 @@ struct Board {
     rings: Option<Arc<Rings>>,
     /// Parallel to the heart's members; a member's live part stays the same over rosters.
     members: Vec<Arc<Member>>,
-    /// Members that have left and whose last requests are not over: one that returns is the same, with its seats taken.
+    /// Members that have left and whose last requests and connections are not over: one that returns has them too.
     former: Vec<Weak<Member>>,
     /// Until when first verdicts are waited for before the pool counts as settled.
     settles_at: Duration,
@@ -133,7 +133,7 @@ impl Pool {
         let rings = rings(&policy, &specs, None);
         let health = PoolHealth::new(now, rules, specs);
         let hall = Arc::new(Hall::new(&limits));
-        let members: Vec<_> = health.members().iter().map(|m| Arc::new(Member::new(m, &hall))).collect();
+        let members: Vec<_> = health.members().iter().map(|m| Arc::new(Member::new(m, &hall, &[]))).collect();
         limit(&members, &limits);
         let roster = Roster::new(&health, &policy, rings.as_deref(), &members);
         if health.picture().mode == Mode::Down {
@@ -236,6 +236,11 @@ impl Pool {
         self.hall.capacity()
     }
 
+    /// Requests on all members, on those too that are no longer configured: they count under the pool's limit.
+    pub fn in_flight(&self) -> u32 {
+        self.board().in_flight()
+    }
+
     /// Open connections to all members; `None` where they are not counted, for want of a limit.
     pub fn connections(&self) -> Option<u32> {
         self.hall.connections.limit().map(|_| self.hall.connections.taken())
@@ -315,14 +320,14 @@ impl Pool {
         let changes = board.health.reshape(now, rules, specs);
         let changes = in_effect(changes, &wanted, &board.health);
         self.tell_of_leavers(gone, &board.health);
-        self.hall.set(&limits, board.members.iter().map(|member| member.in_flight()).sum());
+        let former = board.former();
+        self.hall.set(&limits, board.in_flight());
         let mut before: HashMap<MemberId, Arc<Member>> = board.members.drain(..).map(|m| (m.id(), m)).collect();
         self.tell_of_joiners(&before, &board.health);
-        let mut known: HashMap<_, _> = board.former.iter().filter_map(Weak::upgrade).map(|m| (m.id(), m)).collect();
-        known.extend(before.iter().map(|(id, member)| (*id, member.clone())));
-        let members: Vec<_> = board.health.members().iter().map(|m| keep_or_make(&known, m, &self.hall)).collect();
-        let has_left = |member: &&Arc<Member>| board.health.index_of(member.id()).is_none();
-        board.former = known.values().filter(has_left).map(Arc::downgrade).collect();
+        let mut by_key: HashMap<&health::Key, Vec<&Arc<Member>>> = HashMap::new();
+        former.iter().for_each(|member| by_key.entry(member.key()).or_default().push(member));
+        let members = board.health.members().iter().map(|m| keep_or_make(&before, m, &self.hall, &by_key));
+        let members: Vec<_> = members.collect();
         limit(&members, &limits);
         if members.iter().any(|m| !before.contains_key(&m.id())) {
             // Turns that stay in step with reloads would favour a member for ever (case C44).
@@ -336,6 +341,7 @@ impl Pool {
         };
         members.iter().for_each(|member| drop(before.remove(&member.id())));
         before.values().for_each(|gone| gone.remove());
+        board.former = former.iter().chain(before.values()).map(Arc::downgrade).collect();
         board.members = members;
         board.policy = policy;
         board.rings = rings;
@@ -414,6 +420,17 @@ impl Board {
         now >= self.settles_at || self.health.members().iter().all(|m| m.admin() == Admin::Disabled || is_known(m))
     }
 
+    /// Members that have left and of whom something goes on.
+    fn former(&self) -> Vec<Arc<Member>> {
+        self.former.iter().filter_map(Weak::upgrade).filter(|member| member.is_in_use()).collect()
+    }
+
+    /// Requests on its members, those that have left included.
+    fn in_flight(&self) -> u32 {
+        let former = self.former();
+        self.members.iter().chain(&former).map(|member| member.own_in_flight()).sum()
+    }
+
     /// Whether latencies alone ask for a new roster, and the last one is old enough.
     fn new_roster_is_due(&self, now: Duration) -> bool {
         let members = self.members.len();
@@ -462,14 +479,22 @@ fn leavers(health: &PoolHealth) -> Vec<(MemberId, health::Key, Standing)> {
     health.members().iter().zip(standings).map(|(m, s)| (m.id(), m.spec().key.clone(), *s)).collect()
 }
 
-/// The live part of a member: the one it had before, if it is no newcomer.
-fn keep_or_make(known: &HashMap<MemberId, Arc<Member>>, member: &health::Member, hall: &Arc<Hall>) -> Arc<Member> {
-    match known.get(&member.id()) {
+/// The live part of a member: the one it has, if it is no newcomer.
+fn keep_or_make(
+    present: &HashMap<MemberId, Arc<Member>>,
+    member: &health::Member,
+    hall: &Arc<Hall>,
+    former: &HashMap<&health::Key, Vec<&Arc<Member>>>,
+) -> Arc<Member> {
+    match present.get(&member.id()) {
         Some(live) => {
             live.learn(member);
             live.clone()
         }
-        None => Arc::new(Member::new(member, hall)),
+        None => {
+            let same = former.get(&member.spec().key).map_or(&[][..], Vec::as_slice);
+            Arc::new(Member::new(member, hall, same))
+        }
     }
 }
 

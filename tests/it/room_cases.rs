@@ -274,6 +274,31 @@ fn member_that_comes_back_or_is_added_serves_those_who_wait() {
 }
 
 #[test]
+fn member_that_leaves_the_file_and_returns_is_as_full_as_it_was() {
+    for limit in ["max_in_flight", "max_connections"] {
+        let (origin, other, gate) = (Origin::start(), Origin::start(), Gate::new());
+        origin.when(When::path("/held"), Answer::status(200).held_by(&gate));
+        let config = |origin: &Origin| {
+            let keys = format!("probe: off\neach_member: {{ {limit}: 1 }}\nqueue: {{ size: 9, timeout: 600s }}");
+            config_of(&[origin.to_string()], &keys)
+        };
+        let proxy = Proxy::start(&config(&origin));
+        let held = ask(&proxy, "GET", "/held");
+        eventually("the seat is taken", || gate.waiting() == 1);
+        proxy.reload(&config(&other));
+        assert_eq!(proxy.pool("web")["in_flight"], 1, "it is served on");
+        assert_eq!(proxy.get("/elsewhere").status, 200);
+        proxy.reload(&config(&origin));
+        assert_eq!(proxy.member("web", &origin.address())["in_flight"], 1);
+        let waits = ask(&proxy, "GET", "/waits");
+        await_queue(&proxy, 1);
+        gate.open();
+        assert!([held, waits].into_iter().all(|client| client.join().expect("no panic").status == 200));
+        await_in_flight(&proxy, 0);
+    }
+}
+
+#[test]
 fn request_that_found_no_connection_waits_and_one_that_was_sent_does_not() {
     let (full, broken, gate) = (Origin::start(), Origin::start(), Gate::new());
     full.when(When::path("/held"), Answer::status(200).held_by(&gate));
