@@ -194,16 +194,45 @@ fn room(pool: &Pool, at: At<'_>, problems: &mut Problems) {
     let members = places(at).zip(pool.members.iter().map(|m| m.capacity));
     let (own, inherited): (Vec<_>, Vec<_>) = members.partition(|(at, _)| at.key("max_in_flight").exists());
     let inherited = inherited.first().map(|(_, limits)| (at.key("each_member"), *limits));
-    for (at, limits) in own.into_iter().chain(inherited).chain([(at, pool.capacity)]) {
-        if let Capacity { max_in_flight: Some(requests), max_connections: Some(connections) } = limits
-            && requests > connections
-        {
+    let members: Vec<_> = own.into_iter().chain(inherited).collect();
+    for (at, limits) in members.iter().copied().chain([(at, pool.capacity)]) {
+        if let Some(connections) = more_requests_than_connections(limits) {
             let message = format!(
                 "`max_in_flight` has no effect over `max_connections`, {connections}: each request has a connection of its own"
             );
             problems.warn(at.key("max_in_flight"), message);
         }
     }
+    let shared = pool.capacity;
+    for (at, own) in members {
+        let requests = own.max_in_flight.filter(|_| more_requests_than_connections(own).is_none());
+        let rows = [
+            ("max_in_flight", requests, shared.max_in_flight),
+            ("max_connections", own.max_connections, shared.max_connections),
+        ];
+        for (key, own, shared) in rows {
+            if let (Some(own), Some(shared)) = (own, shared)
+                && own > shared
+                && at.key(key).exists()
+            {
+                let message = format!("`{key}` has no effect over the pool's own, {shared}, for all members together");
+                problems.warn(at.key(key), message);
+            }
+        }
+    }
+    let at = at.key("queue").key("timeout");
+    if let (Some(queue), Some(deadline)) = (pool.queue, pool.deadline)
+        && queue.timeout >= deadline
+        && at.exists()
+    {
+        let message = format!("`timeout` has no effect: the deadline, {}, comes first", spell_duration(deadline));
+        problems.warn(at, message);
+    }
+}
+
+/// The limit on connections where it makes the one on requests pointless.
+fn more_requests_than_connections(limits: Capacity) -> Option<u32> {
+    limits.max_connections.filter(|connections| limits.max_in_flight.is_some_and(|requests| requests > *connections))
 }
 
 fn routes(config: &Config, at: At<'_>, problems: &mut Problems) {
