@@ -295,7 +295,7 @@ impl Connection {
     pub fn become_tunnel(&self, terms: Terms) {
         self.set_request_whole(false);
         self.expect_body(UNKNOWN);
-        self.tunnel.open(terms);
+        self.tunnel.open(terms, clock::monotonic());
     }
 
     /// What it is as a tunnel.

@@ -13,6 +13,7 @@ mod header_end;
 mod request_line;
 mod stream;
 mod tunnel;
+mod tunnel_limits;
 mod whole_target;
 
 use std::net::SocketAddr;
@@ -28,6 +29,7 @@ pub use alarm::Alarm;
 pub use bind::bind;
 pub use connection::{CONNECTION, Connection, Cut, Phase};
 pub use tunnel::{Switch, Terms, Tunnel, Way};
+pub use tunnel_limits::TunnelLimits;
 
 use crate::config::{self, Limits};
 use crate::telemetry::AccessLog;

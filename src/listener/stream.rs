@@ -29,9 +29,10 @@ use super::alarm::Alarm;
 use super::connection::{Connection, Cut, Phase};
 use super::header_end::HeaderEnd;
 use super::request_line::RequestLine;
+use super::tunnel::Switch;
+use super::tunnel_limits::TunnelLimits;
 use super::whole_target::WholeTarget;
 use crate::clock;
-use tunnelled::Passage;
 
 /// An answer's header and a small body fit; what is larger goes out as it comes.
 const WRITE_BUFFER: usize = 4096;
@@ -59,8 +60,9 @@ pub struct Conduit {
     stalled_since: Option<Duration>,
     /// Until when a client's further bytes are read and thrown away.
     linger_until: Option<Duration>,
-    /// Of a tunnel; made when it becomes one.
-    passage: Option<Passage>,
+    /// Between a member's switch and the tunnel, in what is written.
+    switch: Switch,
+    tunnel_limits: TunnelLimits,
     digest: Arc<SocketDigest>,
 }
 
@@ -84,7 +86,8 @@ impl Conduit {
             due: Vec::new(),
             stalled_since: None,
             linger_until: None,
-            passage: None,
+            switch: Switch::default(),
+            tunnel_limits: TunnelLimits::default(),
             digest: Arc::new(digest),
         }
     }
@@ -109,6 +112,9 @@ impl Conduit {
     }
 
     fn poll_stalled<T>(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<T>> {
+        if self.tunnel_limits.poll(cx, &self.connection).is_ready() {
+            return Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the tunnel's time is over")));
+        }
         let since = *self.stalled_since.get_or_insert_with(clock::monotonic);
         let patience = since + self.connection.listening().limits().write_timeout;
         let deadline = self.connection.deadline().filter(|_| self.connection.phase() == Phase::Request);

@@ -4,10 +4,11 @@
 //! [`Conduit`](super::stream::Conduit) to the client, `proxy`'s to the member), so an end of one way can be kept from it:
 //! it is passed on when all that came before it has gone out, and Pingora hears of an end once both ways have ended.
 //!
-//! Pure but for its atomics: one task writes, whoever asks reads. Not here: how long a tunnel may last (`stream`).
+//! Pure but for its atomics: one task writes, whoever asks reads. Not here: how long a tunnel may last (`tunnel_limits`).
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use super::header_end::HeaderEnd;
 use crate::config::Tunnels;
@@ -17,6 +18,10 @@ use crate::pool::Member;
 #[derive(Debug, Default)]
 pub struct Tunnel {
     terms: OnceLock<Terms>,
+    /// When a byte passed last, either way; monotonic microseconds.
+    active_at: AtomicU64,
+    half_since: OnceLock<Duration>,
+    drain_by: OnceLock<Duration>,
     /// The member's switch passed through a stream of ours, which can keep an end to itself.
     ends_apart: AtomicBool,
     /// From the client to the member.
@@ -44,9 +49,37 @@ pub struct Way {
 }
 
 impl Tunnel {
-    /// The switch was accepted; says nothing where it was before.
-    pub fn open(&self, terms: Terms) {
+    /// The switch was accepted at `now`; says nothing where it was before.
+    pub fn open(&self, terms: Terms, now: Duration) {
+        self.passed(now);
         let _ = self.terms.set(terms);
+    }
+
+    /// Something passes at `now`.
+    pub fn passed(&self, now: Duration) {
+        self.active_at.store(now.as_micros() as u64, Relaxed);
+    }
+
+    /// When something passed last, in monotonic time.
+    pub fn active_at(&self) -> Duration {
+        Duration::from_micros(self.active_at.load(Relaxed))
+    }
+
+    /// Since when one way has been at its end: `now`, where it was not said before.
+    pub fn half_since(&self, now: Duration) -> Duration {
+        *self.half_since.get_or_init(|| now)
+    }
+
+    /// Its member is seen to have left at `now`: from then on it has its time to drain.
+    pub fn member_is_removed(&self, now: Duration) {
+        if let Some(terms) = self.terms() {
+            let _ = self.drain_by.set(now + terms.limits.drain);
+        }
+    }
+
+    /// By when it must end, once its member has left.
+    pub fn drain_by(&self) -> Option<Duration> {
+        self.drain_by.get().copied()
     }
 
     /// What holds for it; `None` while it is none.

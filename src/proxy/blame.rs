@@ -145,7 +145,7 @@ fn exchange(error: &Error) -> Fault {
     let timed_out = root(error).is_some_and(|error| error.kind() == io::ErrorKind::TimedOut);
     let (result, refusal) = match error.etype() {
         _ if root(error).and_then(tls::error_within).is_some() => (AttemptResult::Tls, Refusal::UpstreamTls),
-        ErrorType::ReadError if timed_out => (AttemptResult::Timeout, Refusal::UpstreamTimeout),
+        ErrorType::ReadError | ErrorType::WriteError if timed_out => (AttemptResult::Timeout, Refusal::UpstreamTimeout),
         ErrorType::ReadTimedout | ErrorType::WriteTimedout => (AttemptResult::Timeout, Refusal::UpstreamTimeout),
         ErrorType::ConnectionClosed | ErrorType::ReadError | ErrorType::WriteError => {
             (AttemptResult::Reset, Refusal::UpstreamReset)

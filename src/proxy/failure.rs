@@ -29,6 +29,12 @@ pub fn exchanging(ctx: &mut Ctx, session: &Session, mut error: Box<Error>, reuse
         error.set_retry(false);
         return error;
     }
+    if ctx.tunnel_cut().is_some() {
+        // Its limit ended it while an end took nothing: the line says which.
+        ctx.attempt_ended(AttemptResult::Abandoned, session.upstream_body_bytes_received() as u64);
+        error.set_retry(false);
+        return error;
+    }
     if std::mem::take(&mut ctx.link_was_given_up) {
         // Another request needed its place, and nothing was sent: no race was lost, and nobody is to blame.
         ctx.again = ctx.attempt_ended(AttemptResult::Reset, 0);
@@ -82,8 +88,10 @@ fn judge(ctx: &Ctx, error: &Error, stage: Stage) -> Fault {
         },
         cut => blame::judge(error, stage, cut),
     };
-    if fault.blame == Blame::Member && fault.result == AttemptResult::Timeout && !ctx.connection.request_is_whole() {
-        // The member has nothing to answer yet: it is the client who keeps us waiting.
+    let awaited = matches!(error.etype(), ErrorType::ReadError | ErrorType::ReadTimedout);
+    let timed_out = fault.blame == Blame::Member && fault.result == AttemptResult::Timeout;
+    if timed_out && awaited && !ctx.connection.request_is_whole() {
+        // The member has nothing to answer yet: it is the client who keeps us waiting. Not where the member takes nothing.
         return Fault {
             blame: Blame::Client,
             result: AttemptResult::Abandoned,

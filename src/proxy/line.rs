@@ -69,7 +69,7 @@ impl Ctx {
     }
 
     /// Which limit ended the tunnel, if one did.
-    fn tunnel_cut(&self) -> Option<Why> {
+    pub(super) fn tunnel_cut(&self) -> Option<Why> {
         match self.connection.cut() {
             Cut::TunnelIdle => Some(Why::TunnelIdle),
             Cut::TunnelDrained => Some(Why::TunnelDrained),

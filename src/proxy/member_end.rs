@@ -3,6 +3,9 @@
 //! Pingora would end a tunnel as soon as the member sends no more; this stream keeps that to itself while the client still
 //! may, and passes the client's end on (see `listener`'s tunnel). It also keeps the member's `read_timeout` until then:
 //! Pingora's would go on inside the tunnel.
+//!
+//! And it keeps the `write_timeout`, and the tunnel's own limits while a write waits: Pingora polls nothing else meanwhile,
+//! and over a write that failed it still waits for the member to speak, so a read fails from then on, too.
 
 use std::io;
 use std::pin::Pin;
@@ -21,7 +24,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
 use crate::clock;
-use crate::listener::{Alarm, Connection, Switch};
+use crate::listener::{Alarm, Connection, Switch, TunnelLimits};
 
 /// For whom such a stream is made, and within which limits.
 #[derive(Debug)]
@@ -30,6 +33,8 @@ pub struct Switchable {
     pub connection: Arc<Connection>,
     /// How long the member may be silent before the tunnel.
     pub read_timeout: Duration,
+    /// How long the member may take nothing.
+    pub write_timeout: Duration,
 }
 
 impl Switchable {
@@ -39,8 +44,13 @@ impl Switchable {
             io,
             connection: self.connection.clone(),
             read_timeout: self.read_timeout,
-            alarm: Alarm::default(),
+            read_alarm: Alarm::default(),
             silent_since: None,
+            write_timeout: self.write_timeout,
+            write_alarm: Alarm::default(),
+            blocked_since: None,
+            limits: TunnelLimits::default(),
+            given_up: false,
             switch: Switch::default(),
         })))
     }
@@ -68,9 +78,16 @@ struct MemberEnd {
     io: TcpStream,
     connection: Arc<Connection>,
     read_timeout: Duration,
-    alarm: Alarm,
+    read_alarm: Alarm,
     /// Since when a read has been waiting.
     silent_since: Option<Duration>,
+    write_timeout: Duration,
+    write_alarm: Alarm,
+    /// Since when a write has been waiting.
+    blocked_since: Option<Duration>,
+    limits: TunnelLimits,
+    /// A write has failed.
+    given_up: bool,
     switch: Switch,
 }
 
@@ -93,14 +110,32 @@ impl MemberEnd {
             return Poll::Pending;
         }
         let since = *self.silent_since.get_or_insert_with(clock::monotonic);
-        ready!(self.alarm.poll(cx, since + self.read_timeout));
+        ready!(self.read_alarm.poll(cx, since + self.read_timeout));
         Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the member is silent")))
+    }
+
+    /// The member takes nothing: that has its limit, and so has the tunnel.
+    fn poll_blocked(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
+        let since = *self.blocked_since.get_or_insert_with(clock::monotonic);
+        if self.limits.poll(cx, &self.connection).is_ready() {
+            return Poll::Ready(io::Error::new(io::ErrorKind::TimedOut, "the tunnel's time is over"));
+        }
+        ready!(self.write_alarm.poll(cx, since + self.write_timeout));
+        Poll::Ready(io::Error::new(io::ErrorKind::TimedOut, "the member takes nothing"))
+    }
+
+    fn fail<T>(&mut self, error: io::Error) -> Poll<io::Result<T>> {
+        self.given_up = true;
+        Poll::Ready(Err(error))
     }
 }
 
 impl AsyncRead for MemberEnd {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = &mut *self;
+        if this.given_up && this.connection.tunnel().terms().is_some() {
+            return Poll::Ready(Err(io::Error::new(io::ErrorKind::BrokenPipe, "a write has failed")));
+        }
         ready!(this.poll_pass_end_on(cx))?;
         let tunnel = this.connection.tunnel();
         if tunnel.down.has_ended() {
@@ -132,16 +167,24 @@ impl AsyncWrite for MemberEnd {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let this = &mut *self;
         let tunnel = this.connection.tunnel();
-        let written = match ready!(Pin::new(&mut this.io).poll_write(cx, buf)) {
-            Ok(written) => written,
+        let written = match Pin::new(&mut this.io).poll_write(cx, buf) {
+            Poll::Pending => {
+                let error = ready!(this.poll_blocked(cx));
+                return this.fail(error);
+            }
+            Poll::Ready(Ok(written)) => written,
             // It had nothing more to say, and does not listen either: that is an end like any other.
-            Err(_) if tunnel.down.has_ended() => {
+            Poll::Ready(Err(_)) if tunnel.down.has_ended() => {
                 tunnel.give_up();
                 cx.waker().wake_by_ref();
                 buf.len()
             }
-            Err(error) => return Poll::Ready(Err(error)),
+            Poll::Ready(Err(error)) => return this.fail(error),
         };
+        this.blocked_since = None;
+        if tunnel.terms().is_some() {
+            tunnel.passed(clock::monotonic());
+        }
         if this.switch.is_behind() {
             tunnel.up.went(written);
             // Where it cannot be done at once, the next read does it.

@@ -69,9 +69,11 @@ pub fn peer(
         Purpose::Exchange => (connection, None),
         Purpose::Tunnel(client) => {
             let read_timeout = within(upstream.read_timeout).unwrap_or(upstream.read_timeout);
+            let write_timeout = within(upstream.write_timeout).unwrap_or(upstream.write_timeout);
             peer.options.read_timeout = None;
+            peer.options.write_timeout = None;
             // It will not be a pooled one again.
-            (Connection::Fresh, Some(Switchable { connection: client, read_timeout }))
+            (Connection::Fresh, Some(Switchable { connection: client, read_timeout, write_timeout }))
         }
     };
     if member.counts_connections() {

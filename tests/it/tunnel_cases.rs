@@ -2,8 +2,8 @@
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::harness::proxy::{Proxy, config_of};
@@ -477,4 +477,91 @@ fn tunnel_to_a_member_of_one_connection_takes_that_and_gives_it_back() {
     assert_eq!(client.rest().as_deref(), Ok(&b"all heard"[..]));
     assert_eq!(heard.load(Relaxed), 2 << 20);
     eventually("its place is free", || proxy.member("web", &switcher.address())["connections"] == 0);
+}
+
+/// A member that switches and then takes nothing, with its connections.
+fn deaf() -> (Switcher, Arc<Mutex<Vec<TcpStream>>>) {
+    let kept = Arc::new(Mutex::new(vec![]));
+    let keeps = kept.clone();
+    (Switcher::start(move |stream| keeps.lock().expect("no panic").push(stream)), kept)
+}
+
+/// Sends until nobody takes any more, for as long as the tunnel lasts.
+fn flood(client: &mut Connection) {
+    let flood = vec![b'x'; 1 << 16];
+    eventually("the tunnel is ended", || client.try_send(&flood).is_err());
+}
+
+#[test]
+fn tunnel_whose_member_takes_nothing_ends_by_the_first_limit_and_frees_its_seat() {
+    let (member, _kept) = deaf();
+    let rows = [
+        ("write", "upstream: { write_timeout: 1s }", "upstream_timeout", "timeout"),
+        ("idle", "upstream: { write_timeout: 1h }\ntunnels: { idle: 1s }", "tunnel_idle", "abandoned"),
+        ("drain", "upstream: { write_timeout: 1h }\ntunnels: { drain: 1s }", "tunnel_drained", "abandoned"),
+    ];
+    for (limit, keys, reason, result) in rows {
+        for counted in ["", "\neach_member: { max_connections: 1 }"] {
+            let base = config(&member.address(), &format!("{keys}{counted}"));
+            let proxy = Proxy::start(&base);
+            let mut client = tunnel(&proxy, "/deaf", "foo");
+            if limit == "drain" {
+                proxy.reload(&base.replace(&member.address(), "127.0.0.1:1"));
+            }
+            flood(&mut client);
+            let line = proxy.access("/deaf");
+            assert!(line.has(&[("outcome", "timeout"), ("reason", reason)]), "{limit}: {}", line.raw);
+            assert_eq!(line.attempts()[0]["result"], result, "{limit}: {}", line.raw);
+            assert!(line.json["duration_ms"].as_f64() >= Some(1000.0), "before its time: {}", line.raw);
+            let free = || proxy.pool("web")["tunnels"] == 0 && proxy.pool("web")["in_flight"] == 0;
+            eventually("its seat is free", free);
+            if limit != "drain" && !counted.is_empty() {
+                tunnel(&proxy, "/next", "foo");
+            }
+        }
+    }
+}
+
+#[test]
+fn tunnel_whose_member_behind_tls_takes_nothing_ends_by_the_first_limit() {
+    let (authority, gate) = (Authority::named("Ours"), Gate::new());
+    let member = TlsOrigin::start(authority.paper(&["127.0.0.1"]).server());
+    let head = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: foo\r\n\r\n";
+    let steps = vec![Step::Bytes(head.as_bytes().to_vec()), Step::Hold(gate.clone()), Step::Close];
+    member.origin.answer(Answer::raw(steps));
+    let rows = [("write_timeout: 1s", "1h", "upstream_timeout"), ("write_timeout: 1h", "1s", "tunnel_idle")];
+    for (write, idle, reason) in rows {
+        let tls = format!("{{ ca: {} }}", authority.ca());
+        let keys = format!("probe: off\nupstream: {{ tls: {tls}, {write} }}\ntunnels: {{ idle: {idle} }}");
+        let proxy = Proxy::start(&config_of(&[member.to_string()], &keys));
+        let mut client = tunnel(&proxy, "/deaf", "foo");
+        flood(&mut client);
+        let line = proxy.access("/deaf");
+        assert!(line.has(&[("outcome", "timeout"), ("reason", reason)]), "{}", line.raw);
+    }
+    gate.open();
+}
+
+#[test]
+fn tunnel_whose_client_takes_nothing_ends_by_the_first_limit() {
+    let switcher = Switcher::start(|mut stream| {
+        let flood = vec![b'x'; 1 << 16];
+        while stream.write_all(&flood).is_ok() {}
+    });
+    let rows = [
+        ("write_timeout: 1s", "idle: 1h", "client_aborted"),
+        ("write_timeout: 1h", "idle: 1s", "tunnel_idle"),
+        ("write_timeout: 1h", "drain: 1s", "tunnel_drained"),
+    ];
+    for (write, limit, reason) in rows {
+        let listener = format!("listeners: [{{ address: \"127.0.0.1:0\", name: web, {write} }}]\n");
+        let base = listener + &config(&switcher.address(), &format!("tunnels: {{ {limit} }}"));
+        let proxy = Proxy::start(&base);
+        let _client = tunnel(&proxy, "/deaf", "foo");
+        if limit.starts_with("drain") {
+            proxy.reload(&base.replace(&switcher.address(), "127.0.0.1:1"));
+        }
+        let line = proxy.access("/deaf");
+        assert_eq!(line.text("reason"), reason, "{}", line.raw);
+    }
 }
