@@ -221,6 +221,9 @@ impl ProxyHttp for Hooks {
         if answer.status == StatusCode::SWITCHING_PROTOCOLS || !answer.status.is_informational() {
             ctx.answering(answer.status.as_u16());
         }
+        // Over an interim answer the rest of the request is only to come; Pingora would close the connection for it.
+        let interim = answer.status.is_informational() && answer.status != StatusCode::SWITCHING_PROTOCOLS;
+        session.set_close_on_response_before_downstream_finish(!interim);
         if session.req_header().version == Version::HTTP_10 {
             // Such a client knows no chunks: the end of the connection is the end of the answer (RFC 9112 section 6.1).
             answer.remove_header(&header::TRANSFER_ENCODING);

@@ -271,6 +271,8 @@ fn c11_expectation_is_met_before_the_body_is_sent() {
     assert_eq!(client.head().expect("an interim answer").status, 100);
     assert_eq!(client.send("body").reply().status, 200);
     assert_eq!(origin.traffic()[0].body, b"body");
+    assert_eq!(client.get("/next").status, 200, "the connection is kept");
+    assert_eq!(proxy.access("/expect").json["connection"], proxy.access("/next").json["connection"]);
 }
 
 #[test]
