@@ -13,6 +13,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
 use super::connection::{CONNECTION, Connection, Cut, Phase};
+use super::oversight;
 use super::stream::Conduit;
 use super::{Listening, Lobby};
 use crate::clock;
@@ -108,7 +109,11 @@ async fn serve<A: HttpServerApp + Send + Sync + 'static>(
     loop {
         // The stream keeps the header's deadline; Pingora's is per read.
         session.set_read_timeout(None);
-        let Some(reused) = visit.lobby.app.process_new_http(session, &visit.lobby.ending).await else { return };
+        let serving = visit.lobby.app.process_new_http(session, &visit.lobby.ending);
+        let Some(served) = oversight::oversee(serving, &connection).await else {
+            return oversight::dismiss(&connection).await;
+        };
+        let Some(reused) = served else { return };
         connection.request_ended(clock::monotonic());
         let (stream, settings) = reused.consume();
         session = ServerSession::new_http1(stream);

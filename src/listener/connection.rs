@@ -6,9 +6,12 @@
 //! answer. Everything is an atomic: one task writes, nobody waits.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
+
+use arc_swap::ArcSwapOption;
 
 use super::Listening;
 use super::tunnel::{Terms, Tunnel};
@@ -48,6 +51,9 @@ const HEADER_TOO_LARGE: Answer = (
 /// A body's length is not known before its end.
 const UNKNOWN: u64 = u64::MAX;
 
+/// A body of so many bytes may be more than a member takes at once; what is less goes into buffers on the way.
+const UPLOAD: u64 = 16 << 10;
+
 /// No deadline.
 const NEVER: u64 = u64::MAX;
 
@@ -85,6 +91,8 @@ pub enum Cut {
     TunnelIdle,
     /// The tunnel's member has left the pool, and its time is over.
     TunnelDrained,
+    /// The client left while nobody read from it.
+    Left,
 }
 
 /// One client connection.
@@ -111,6 +119,14 @@ pub struct Connection {
     /// Bytes of its body, and when it was given, monotonic microseconds.
     own_bytes: AtomicUsize,
     answered: AtomicU64,
+    /// Bytes of the present request's body, as they came.
+    upload: AtomicU64,
+    /// Of a client that uploads: the socket, for whoever looks after it from outside.
+    handle: ArcSwapOption<OwnedFd>,
+    /// The stream was read from lately.
+    read_from: AtomicBool,
+    /// What the client is still to be told over a request that was given up.
+    last_word: OnceLock<String>,
     tunnel: Tunnel,
 }
 
@@ -133,6 +149,10 @@ impl Connection {
             own_status: AtomicU16::new(0),
             own_bytes: AtomicUsize::new(0),
             answered: AtomicU64::new(0),
+            upload: AtomicU64::new(0),
+            handle: ArcSwapOption::empty(),
+            read_from: AtomicBool::new(false),
+            last_word: OnceLock::new(),
             tunnel: Tunnel::default(),
         }
     }
@@ -172,6 +192,7 @@ impl Connection {
             5 => Cut::WriteTimeout,
             6 => Cut::TunnelIdle,
             7 => Cut::TunnelDrained,
+            8 => Cut::Left,
             _ => Cut::None,
         }
     }
@@ -241,7 +262,7 @@ impl Connection {
             Cut::HeaderTimeout => Some(self.answer(REQUEST_TIMEOUT)),
             Cut::HeaderTooLarge => Some(self.answer(HEADER_TOO_LARGE)),
             Cut::Malformed => Some(self.answer(BAD_REQUEST)),
-            Cut::None | Cut::Deadline | Cut::WriteTimeout | Cut::TunnelIdle | Cut::TunnelDrained => None,
+            Cut::None | Cut::Deadline | Cut::WriteTimeout | Cut::TunnelIdle | Cut::TunnelDrained | Cut::Left => None,
         }
     }
 
@@ -274,6 +295,50 @@ impl Connection {
         self.whole.store(false, Relaxed);
         self.body_left.store(UNKNOWN, Relaxed);
         self.deadline.store(NEVER, Relaxed);
+        if self.upload.swap(0, Relaxed) >= UPLOAD {
+            self.let_go();
+        }
+    }
+
+    /// So many bytes of a body came; true when it has just become an upload that a member may be slow to take.
+    pub fn uploaded(&self, bytes: usize) -> bool {
+        let before = self.upload.fetch_add(bytes as u64, Relaxed);
+        before < UPLOAD && before + bytes as u64 >= UPLOAD
+    }
+
+    /// Keeps a handle of the client's socket until the upload is over.
+    pub fn keep(&self, handle: OwnedFd) {
+        self.handle.store(Some(Arc::new(handle)));
+    }
+
+    /// The client's socket, while it uploads.
+    pub fn handle(&self) -> Option<Arc<OwnedFd>> {
+        self.handle.load_full()
+    }
+
+    /// Gives up the client's socket.
+    pub fn let_go(&self) -> Option<Arc<OwnedFd>> {
+        self.handle.swap(None)
+    }
+
+    /// The stream is being read from.
+    pub fn reads(&self) {
+        self.read_from.store(true, Relaxed);
+    }
+
+    /// Whether the stream was read from since this was asked last.
+    pub fn was_read_from(&self) -> bool {
+        self.read_from.swap(false, Relaxed)
+    }
+
+    /// Leaves an answer, the connection's last, for a client whose request is given up.
+    pub fn leave_word(&self, answer: String) {
+        let _ = self.last_word.set(answer);
+    }
+
+    /// The answer that was left.
+    pub fn last_word(&self) -> Option<&str> {
+        self.last_word.get().map(String::as_str)
     }
 
     /// All of the request is here.
@@ -348,6 +413,9 @@ impl Connection {
         self.own_status.store(0, Relaxed);
         self.own_bytes.store(0, Relaxed);
         self.answered.store(0, Relaxed);
+        if self.upload.swap(0, Relaxed) >= UPLOAD {
+            self.let_go();
+        }
         self.deadline.store(micros(now + self.listening.limits().keepalive_timeout), Relaxed);
     }
 

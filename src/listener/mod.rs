@@ -10,6 +10,7 @@ mod alarm;
 mod bind;
 pub mod connection;
 mod header_end;
+mod oversight;
 mod request_line;
 mod stream;
 mod tunnel;

@@ -10,7 +10,7 @@ mod tunnelled;
 
 use std::fmt;
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -153,7 +153,13 @@ impl Conduit {
         }
         let mut given = came.len();
         let end = if self.connection.phase() == Phase::Request {
-            self.connection.own_share(came.len())
+            let own = self.connection.own_share(came.len());
+            if self.connection.uploaded(own)
+                && let Ok(handle) = self.io.as_fd().try_clone_to_owned()
+            {
+                self.connection.keep(handle);
+            }
+            own
         } else {
             let target = self.request_line.whole_target_in(came);
             let found = self.header_end.find(came);
@@ -231,6 +237,7 @@ impl Conduit {
 impl AsyncRead for Conduit {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = &mut *self;
+        this.connection.reads();
         if this.connection.header_is_too_large() {
             this.connection.cut_short(Cut::HeaderTooLarge);
             return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, "header too large")));

@@ -75,7 +75,8 @@ pub fn judge(error: &Error, stage: Stage, cut: Cut) -> Fault {
         | Cut::HeaderTooLarge
         | Cut::Malformed
         | Cut::TunnelIdle
-        | Cut::TunnelDrained => {}
+        | Cut::TunnelDrained
+        | Cut::Left => {}
     }
     match (error.esource(), stage) {
         (ErrorSource::Downstream, _) => client(error.etype(), stage),

@@ -85,6 +85,8 @@ pub struct Ctx {
     pub(super) lb: Option<Pick>,
     pub(super) ttfb: Option<Duration>,
     pub(super) status: Option<u16>,
+    /// Bytes of its body that went on to the present attempt's member.
+    pub(super) passed_on: u64,
     interim_answers: u32,
     /// All of the member's answer has been passed on.
     pub(super) answer_is_whole: bool,
@@ -128,6 +130,7 @@ impl Ctx {
             lb: None,
             ttfb: None,
             status: None,
+            passed_on: 0,
             interim_answers: 0,
             answer_is_whole: false,
             answered_after: None,
@@ -219,6 +222,7 @@ impl Ctx {
             bytes: 0,
             reused: false,
         });
+        self.passed_on = 0;
         self.attempt_began = clock::monotonic();
         self.lease = Some(picked.lease);
     }

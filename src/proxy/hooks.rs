@@ -131,10 +131,11 @@ impl ProxyHttp for Hooks {
     async fn request_body_filter(
         &self,
         _session: &mut Session,
-        _body: &mut Option<Bytes>,
+        body: &mut Option<Bytes>,
         end: bool,
         ctx: &mut Ctx,
     ) -> Result<()> {
+        ctx.passed_on += body.as_ref().map_or(0, Bytes::len) as u64;
         if end && !ctx.is_tunnel() && !ctx.connection.request_is_whole() {
             ctx.connection.set_request_whole(true);
             // Until now it was for the client to hurry.

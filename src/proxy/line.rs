@@ -11,6 +11,7 @@ use pingora::proxy::Session;
 use super::admit;
 use super::blame::Blame;
 use super::ctx::Ctx;
+use super::refusal::{self, Refusal};
 use crate::clock;
 use crate::listener::Cut;
 use crate::telemetry::{AttemptResult, Outcome, Record, Why};
@@ -68,6 +69,18 @@ impl Ctx {
         }
     }
 
+    /// How it ended that was not finished and yet is gone: given up from outside, or a panic unwinds, or the runtime ends with
+    /// its tasks.
+    fn given_up(&self) -> (AttemptResult, Outcome, Option<Why>) {
+        match self.connection.cut() {
+            _ if std::thread::panicking() => (AttemptResult::Abandoned, Outcome::Refused, Some(Why::Internal)),
+            Cut::Deadline | Cut::Left if self.answer_is_whole => (AttemptResult::Ok, Outcome::Ok, None),
+            Cut::Deadline => (AttemptResult::Abandoned, Outcome::Timeout, Some(Why::Deadline)),
+            Cut::Left => (AttemptResult::ClientAborted, Outcome::ClientAborted, Some(Why::ClientAborted)),
+            _ => (AttemptResult::Abandoned, Outcome::Refused, Some(Why::Shutdown)),
+        }
+    }
+
     /// Which limit ended the tunnel, if one did.
     pub(super) fn tunnel_cut(&self) -> Option<Why> {
         match self.connection.cut() {
@@ -103,18 +116,28 @@ impl Ctx {
 
 impl Drop for Ctx {
     fn drop(&mut self) {
-        if self.logged || !self.log.is_on() {
+        if self.logged {
+            return;
+        }
+        let (result, outcome, reason) = self.given_up();
+        let mut own = 0;
+        if reason == Some(Why::Deadline) && !self.answer_has_begun() {
+            let (answer, bytes) = refusal::raw(Refusal::Deadline, &self.request_id);
+            self.connection.leave_word(answer);
+            self.answered(Refusal::Deadline.status().as_u16());
+            own = bytes;
+        }
+        if !self.log.is_on() {
             return;
         }
         let tunnel = self.connection.tunnel();
-        let (up, down) = (tunnel.up.bytes_in(), tunnel.down.bytes_out());
+        let (up, down) = (tunnel.up.bytes_in(), tunnel.down.bytes_out() + own);
         let came = tunnel.down.bytes_in();
-        self.attempt_ended(AttemptResult::Abandoned, came);
+        let up = if self.is_tunnel() { up } else { self.passed_on };
+        self.attempt_ended(result, came);
         if let Some(since) = self.waits_since.take() {
             self.nobody_picked(clock::monotonic().saturating_sub(since));
         }
-        // Not finished and yet gone: a panic unwinds, or the runtime ends with its tasks.
-        let reason = if std::thread::panicking() { Why::Internal } else { Why::Shutdown };
         let mut fields = [httparse::EMPTY_HEADER; 128];
         let mut request = httparse::Request::new(&mut fields);
         // What it can make out is logged; that it was whole once, Pingora has checked.
@@ -134,8 +157,9 @@ impl Drop for Ctx {
             request_bytes: up,
             response_bytes: down,
             upgraded: self.is_tunnel(),
-            outcome: Outcome::Refused,
-            reason: Some(reason),
+            status: self.final_status(outcome),
+            outcome,
+            reason,
             ..self.record()
         };
         self.log.write(&record);

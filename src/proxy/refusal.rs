@@ -135,13 +135,31 @@ impl Refusal {
     }
 }
 
+/// The whole answer, the connection's last, where nothing is left that could send it; and how long its body is.
+pub fn raw(refusal: Refusal, request_id: &str) -> (String, u64) {
+    let words = words(refusal.status());
+    let id = if request_id.is_empty() { String::new() } else { format!("X-Request-Id: {request_id}\r\n") };
+    let answer = format!(
+        "HTTP/1.1 {}\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: {}\r\nCache-Control: no-store\r\n\
+         Proxy-Status: {}\r\n{id}Connection: close\r\n\r\n{words}",
+        words.trim_end(),
+        words.len(),
+        refusal.proxy_status(),
+    );
+    (answer, words.len() as u64)
+}
+
+fn words(status: StatusCode) -> String {
+    format!("{} {}\n", status.as_u16(), status.canonical_reason().unwrap_or("Error"))
+}
+
 /// Sends the answer; the body is for people, and a HEAD gets none.
 ///
 /// # Errors
 /// The client is gone.
 pub async fn send(session: &mut Session, refusal: Refusal, request_id: &str) -> pingora::Result<()> {
     let status = refusal.status();
-    let words = format!("{} {}\n", status.as_u16(), status.canonical_reason().unwrap_or("Error"));
+    let words = words(status);
     let mut answer = ResponseHeader::build(status, Some(8))?;
     answer.insert_header(header::CONTENT_TYPE, "text/plain; charset=utf-8")?;
     answer.insert_header(header::CONTENT_LENGTH, words.len())?;

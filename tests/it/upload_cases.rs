@@ -1,9 +1,13 @@
 //! Clients that stall while they upload, and clients that are answered before they are done.
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::time::Duration;
 
 use crate::harness::proxy::{Proxy, config_of};
+use crate::harness::script::Accept;
 use crate::harness::script::chunk_of;
+use crate::harness::wait::PATIENCE;
 use crate::harness::{Answer, Origin, Step, eventually};
 
 /// Listener keys and one unprobed pool `web` of these with `keys`.
@@ -116,5 +120,90 @@ fn client_that_falls_silent_over_a_whole_answer_is_let_go_and_was_served() {
         let line = proxy.access(path);
         assert!(line.has(&[("outcome", "ok"), ("reason", "-")]), "{}", line.raw);
         assert_eq!(line.attempts()[0]["result"], "ok", "{}", line.raw);
+    }
+}
+
+/// A client with an upload under way of which nobody takes any more.
+fn stalled(proxy: &Proxy, path: &str, field: &str) -> TcpStream {
+    let mut client = TcpStream::connect(proxy.address()).expect("a connection");
+    client.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    client.set_write_timeout(Some(Duration::from_millis(300))).expect("a timeout");
+    write!(client, "POST {path} HTTP/1.1\r\nHost: a\r\n{field}\r\n\r\n").expect("the header is taken");
+    let part = chunk_of(&"x".repeat(1 << 16));
+    while client.write_all(&part).is_ok() {}
+    client
+}
+
+const LENGTH: &str = "Content-Length: 1000000000";
+const CHUNKED: &str = "Transfer-Encoding: chunked";
+
+#[test]
+fn upload_that_the_member_does_not_take_is_the_members_fault() {
+    let origin = Origin::start();
+    origin.accept(Accept::Ignore);
+    for counted in ["", "\neach_member: { max_connections: 4 }"] {
+        let keys = format!("upstream: {{ write_timeout: 1s, read_timeout: 1s }}{counted}");
+        let proxy = unprobed(&[&origin], "body_timeout: 10m", &keys);
+        for (path, field) in [("/sized", LENGTH), ("/chunked", CHUNKED)] {
+            let mut client = stalled(&proxy, path, field);
+            let mut answer = vec![];
+            // Where the client does not read on before it is let go, the end is a reset.
+            let _ = client.read_to_end(&mut answer);
+            assert!(answer.starts_with(b"HTTP/1.1 504 "), "{path}: {}", String::from_utf8_lossy(&answer));
+            let line = proxy.access(path);
+            assert!(line.has(&[("outcome", "timeout"), ("reason", "upstream_timeout")]), "{}", line.raw);
+            assert_eq!(line.attempts()[0]["result"], "timeout", "{}", line.raw);
+        }
+    }
+}
+
+#[test]
+fn deadline_holds_while_the_member_does_not_take_the_body() {
+    let origin = Origin::start();
+    origin.accept(Accept::Ignore);
+    let rows = [
+        ("/write-waits", LENGTH, "write_timeout: 1h, read_timeout: 1h"),
+        ("/write-failed", CHUNKED, "write_timeout: 500ms, read_timeout: 1h"),
+    ];
+    for (path, field, upstream) in rows {
+        let keys = format!("deadline: 2s\nupstream: {{ {upstream} }}");
+        let proxy = unprobed(&[&origin], "body_timeout: 10m", &keys);
+        let mut client = stalled(&proxy, path, field);
+        let mut answer = vec![];
+        let _ = client.read_to_end(&mut answer);
+        let answer = String::from_utf8_lossy(&answer).to_lowercase();
+        assert!(answer.starts_with("http/1.1 504 ") && answer.ends_with("\r\n\r\n504 gateway timeout\n"), "{answer}");
+        let line = proxy.access(path);
+        let id = format!("\r\nx-request-id: {}\r\n", line.text("request_id"));
+        assert!(answer.contains(&id) && answer.contains("\r\nproxy-status: pulsegate; error="), "{answer}");
+        assert!(line.has(&[("outcome", "timeout"), ("reason", "deadline")]), "{}", line.raw);
+        assert_eq!((&line.json["status"], &line.json["response_bytes"]), (&504.into(), &20.into()), "{}", line.raw);
+        assert_eq!(line.attempts()[0]["result"], "abandoned", "{}", line.raw);
+        assert!(line.json["request_bytes"].as_u64() > Some(1 << 16), "{}", line.raw);
+        // Were each timeout cut to what was left at the beginning, it would be twice as long.
+        assert!(line.json["duration_ms"].as_f64() >= Some(2000.0), "before its time: {}", line.raw);
+        assert_eq!(proxy.pool("web")["in_flight"], 0);
+    }
+}
+
+#[test]
+fn client_that_leaves_while_the_member_does_not_take_its_body_has_left() {
+    let origin = Origin::start();
+    origin.accept(Accept::Ignore);
+    // A write that waits, and one that failed.
+    for write in ["1h", "500ms"] {
+        let keys = format!("upstream: {{ write_timeout: {write}, read_timeout: 1h }}");
+        let proxy = unprobed(&[&origin], "body_timeout: 10m", &keys);
+        // It resets: to close in order would say nothing, behind bytes for which there is no room.
+        for (path, field) in [("/sized", LENGTH), ("/chunked", CHUNKED)] {
+            let client = stalled(&proxy, path, field);
+            let _ = socket2::SockRef::from(&client).set_linger(Some(Duration::ZERO));
+            drop(client);
+            let line = proxy.access(path);
+            assert!(line.has(&[("outcome", "client_aborted"), ("reason", "client_aborted")]), "{}", line.raw);
+            assert_eq!((&line.json["status"], line.attempts().len()), (&499.into(), 1), "{}", line.raw);
+            assert_eq!(line.attempts()[0]["result"], "client_aborted", "{}", line.raw);
+            eventually("its seat is free", || proxy.pool("web")["in_flight"] == 0);
+        }
     }
 }
