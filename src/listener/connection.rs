@@ -127,6 +127,8 @@ pub struct Connection {
     read_from: AtomicBool,
     /// What the client is still to be told over a request that was given up.
     last_word: OnceLock<String>,
+    /// Bytes of a write to the client that is done in part.
+    part_written: AtomicU64,
     tunnel: Tunnel,
 }
 
@@ -153,6 +155,7 @@ impl Connection {
             handle: ArcSwapOption::empty(),
             read_from: AtomicBool::new(false),
             last_word: OnceLock::new(),
+            part_written: AtomicU64::new(0),
             tunnel: Tunnel::default(),
         }
     }
@@ -361,6 +364,16 @@ impl Connection {
         self.set_request_whole(false);
         self.expect_body(UNKNOWN);
         self.tunnel.open(terms, clock::monotonic());
+    }
+
+    /// Bytes of a write to the client that is done in part, and counted by nobody yet.
+    pub fn part_written(&self) -> u64 {
+        self.part_written.load(Relaxed)
+    }
+
+    /// Says how much of a write is done; nothing once it is whole.
+    pub fn set_part_written(&self, bytes: u64) {
+        self.part_written.store(bytes, Relaxed);
     }
 
     /// What it is as a tunnel.

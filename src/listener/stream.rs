@@ -53,6 +53,8 @@ pub struct Conduit {
     ahead: Vec<u8>,
     header_end: HeaderEnd,
     request_line: RequestLine,
+    /// What is left of a write that was done in part.
+    rest: usize,
     whole_target: WholeTarget,
     /// Was seen already, and is to be read before all else.
     due: Vec<u8>,
@@ -77,6 +79,7 @@ impl Conduit {
             connection,
             out: Vec::new(),
             sent: 0,
+            rest: 0,
             read_alarm: Alarm::default(),
             write_alarm: Alarm::default(),
             ahead: Vec::new(),
@@ -109,6 +112,16 @@ impl Conduit {
         self.out.clear();
         self.sent = 0;
         Poll::Ready(Ok(()))
+    }
+
+    /// So much of a write is done. Pingora counts whole ones alone; of one that is never whole the log is to know the part.
+    fn wrote(&mut self, whole: usize, written: usize) {
+        if written == whole && self.rest == 0 {
+            return;
+        }
+        let before = if whole == self.rest { self.connection.part_written() } else { 0 };
+        self.rest = whole - written;
+        self.connection.set_part_written(if self.rest == 0 { 0 } else { before + written as u64 });
     }
 
     fn poll_stalled<T>(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<T>> {
@@ -291,6 +304,7 @@ impl AsyncWrite for Conduit {
         if this.out.len() + buf.len() <= WRITE_BUFFER {
             this.out.extend_from_slice(buf);
             this.passed_down(buf);
+            this.wrote(buf.len(), buf.len());
             return Poll::Ready(Ok(buf.len()));
         }
         ready!(this.poll_drain(cx))?;
@@ -301,6 +315,7 @@ impl AsyncWrite for Conduit {
                 this.stalled_since = None;
                 if let Poll::Ready(Ok(written)) = &done {
                     this.passed_down(&buf[..*written]);
+                    this.wrote(buf.len(), *written);
                 }
                 done
             }

@@ -26,7 +26,8 @@ impl Ctx {
         if !self.log.is_on() {
             return;
         }
-        let (read, sent) = (session.body_bytes_read() as u64, session.body_bytes_sent() as u64);
+        let read = session.body_bytes_read() as u64;
+        let sent = session.body_bytes_sent() as u64 + self.connection.part_written();
         let upgraded = session.was_upgraded();
         let request = session.req_header();
         let (outcome, reason) = self.end();

@@ -68,3 +68,23 @@ fn what_came_of_an_answer_that_breaks_off_is_delivered_and_then_the_end() {
         assert_eq!(attempts, [(Some(result), Some(200))], "{}", line.raw);
     }
 }
+
+#[test]
+fn all_that_a_client_was_sent_is_logged_where_it_takes_no_more() {
+    let origin = Origin::start();
+    let body = "x".repeat(32 << 20);
+    origin.when(When::path("/sized"), Answer::status(200).body(body.clone()));
+    origin.when(When::path("/chunked"), Answer::chunked(&[&body]));
+    let listener = "listeners: [{ address: \"127.0.0.1:0\", name: web, write_timeout: 1s }]\n";
+    let proxy = Proxy::start(&(listener.to_owned() + &config_of(&[origin.to_string()], "probe: off")));
+    for path in ["/sized", "/chunked"] {
+        let mut client = proxy.connect();
+        client.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n"));
+        let line = proxy.access(path);
+        assert_eq!(line.text("outcome"), "client_aborted", "{}", line.raw);
+        assert_eq!(client.head().expect("a header").status, 200);
+        let got = client.rest().expect("an end in order");
+        let got = got.iter().filter(|byte| **byte == b'x').count();
+        assert_eq!(line.json["response_bytes"], got, "{}", line.raw);
+    }
+}

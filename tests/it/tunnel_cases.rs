@@ -557,11 +557,13 @@ fn tunnel_whose_client_takes_nothing_ends_by_the_first_limit() {
         let listener = format!("listeners: [{{ address: \"127.0.0.1:0\", name: web, {write} }}]\n");
         let base = listener + &config(&switcher.address(), &format!("tunnels: {{ {limit} }}"));
         let proxy = Proxy::start(&base);
-        let _client = tunnel(&proxy, "/deaf", "foo");
+        let mut client = tunnel(&proxy, "/deaf", "foo");
         if limit.starts_with("drain") {
             proxy.reload(&base.replace(&switcher.address(), "127.0.0.1:1"));
         }
         let line = proxy.access("/deaf");
         assert_eq!(line.text("reason"), reason, "{}", line.raw);
+        let got = client.rest().expect("an end in order");
+        assert_eq!(bytes(&line).1, got.len() as u64, "what was sent and what is said of it: {}", line.raw);
     }
 }
