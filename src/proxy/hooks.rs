@@ -279,6 +279,8 @@ impl ProxyHttp for Hooks {
         }
         ctx.answered(refusal.status().as_u16());
         if !keep {
+            // The request is over; what the client still sends has a limit of its own.
+            ctx.connection.request_must_end_by(None);
             // Pingora would drop the connection as it is; over an unread body that may take the answer back.
             session.as_downstream_mut().shutdown().await;
         }

@@ -75,6 +75,11 @@ impl Ctx {
     fn given_up(&self) -> (AttemptResult, Outcome, Option<Why>) {
         match self.connection.cut() {
             _ if std::thread::panicking() => (AttemptResult::Abandoned, Outcome::Refused, Some(Why::Internal)),
+            _ if self.answered_after.is_some() => {
+                // All that was left was the client's farewell.
+                let (outcome, reason) = self.end();
+                (AttemptResult::Abandoned, outcome, reason)
+            }
             Cut::Deadline | Cut::Left if self.answer_is_whole => (AttemptResult::Ok, Outcome::Ok, None),
             Cut::Deadline => (AttemptResult::Abandoned, Outcome::Timeout, Some(Why::Deadline)),
             Cut::Left => (AttemptResult::ClientAborted, Outcome::ClientAborted, Some(Why::ClientAborted)),
