@@ -1,30 +1,31 @@
 //! One question to the servers of names, and its answer.
 //!
-//! hickory speaks to one server; which one is asked, when the next is, and when a name is given up is decided here: an
-//! error of one server must not hide what another knows.
+//! Which server is asked, when the next is, and when a name is given up is decided here: an error of one server must not
+//! hide what another knows.
 //!
-//! Not here: what records and errors are to us (`records`), when a name is asked for (`pace`), what an answer means for what
+//! Not here: how one server is asked (`exchange`), what records and errors are to us (`records`), when a name is asked for (`pace`), what an answer means for what
 //! was known (`meaning`).
 
 use std::net::{IpAddr, SocketAddr};
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use hickory_resolver::config::{
-    ConnectionConfig, NameServerConfig, ProtocolConfig, ResolveHosts, ResolverConfig, ResolverOpts,
-    ServerOrderingStrategy,
-};
-use hickory_resolver::net::runtime::TokioRuntimeProvider;
+use hickory_resolver::proto::op::Message;
 use hickory_resolver::proto::rr::{Name, RData, RecordType};
-use hickory_resolver::{Resolver, TokioResolver};
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::PLACES;
+use super::exchange::{self, Mute};
 use super::meaning::Answer;
-use super::records::{LATE, Picked, address, meant, picked, target};
+use super::records::{LATE, Picked, Said, address, said, target};
 use super::service::Target;
 use super::system::System;
-use crate::config;
+use crate::{clock, config};
+
+/// Aliases whose ends are asked for, one after the other.
+const ALIASES: usize = 8;
+
+/// A server that was silent is asked after the others for so long.
+const SHUNNED: Duration = Duration::from_secs(60);
 
 /// How long one family is waited for after the other has answered.
 const SECOND_FAMILY: Duration = Duration::from_secs(2);
@@ -49,15 +50,20 @@ pub enum Reply {
 
 /// Who asks.
 pub struct Asker {
-    /// UDP and TCP to each server in order, then TCP alone: for those that UDP does not reach.
-    ways: Vec<(String, TokioResolver)>,
-    /// The way that brought the last answer.
-    preferred: AtomicUsize,
+    /// In the order in which they are asked.
+    servers: Vec<Server>,
     timeout: Duration,
     /// `None` where the configuration names the servers.
     system: Option<System>,
-    /// Why there are no ways.
+    /// Why there are no servers.
     fault: Option<String>,
+}
+
+/// One server.
+struct Server {
+    address: SocketAddr,
+    /// It was silent: until then, in milliseconds of monotonic time, others are asked first.
+    shunned_until: AtomicU64,
 }
 
 impl Question {
@@ -82,14 +88,8 @@ impl Asker {
             Some(system) if servers.is_empty() => Some(system.fault.clone().unwrap_or_default()),
             _ => fault,
         };
-        let each = settings.timeout / u32::try_from(2 * servers.len().max(1)).unwrap_or(u32::MAX);
-        let both =
-            |server: &SocketAddr| [ConnectionConfig::udp(), ConnectionConfig::tcp()].map(|c| on(server, c)).into();
-        let tcp = |server: &SocketAddr| vec![on(server, ConnectionConfig::tcp())];
-        let way = |server: &SocketAddr, connections| Some((server.to_string(), way(server.ip(), connections, each)?));
-        let ways = servers.iter().filter_map(|server| way(server, both(server)));
-        let ways = ways.chain(servers.iter().filter_map(|server| way(server, tcp(server))));
-        Asker { ways: ways.collect(), preferred: AtomicUsize::new(0), timeout: settings.timeout, system, fault }
+        let server = |address| Server { address, shunned_until: AtomicU64::new(0) };
+        Asker { servers: servers.into_iter().map(server).collect(), timeout: settings.timeout, system, fault }
     }
 
     /// Whether the system's files have changed since.
@@ -142,7 +142,7 @@ impl Asker {
         candidates(text, search, ndots)
     }
 
-    /// Records of one kind: from the first way that brings an answer, beginning with the one that did last.
+    /// Records of one kind; where a server knows only that the name is an alias, those of its end.
     async fn records<T: Ord>(
         &self,
         name: &Name,
@@ -150,34 +150,100 @@ impl Asker {
         pick: fn(&RData) -> Picked<T>,
         end: Instant,
     ) -> Answer<T> {
-        let mut troubles = Vec::new();
-        let first = self.preferred.load(Relaxed);
-        for n in 0..self.ways.len() {
-            let index = (first + n) % self.ways.len();
-            let (server, way) = &self.ways[index];
-            let answer = match timeout_at(end, way.lookup(name.clone(), kind)).await {
-                Ok(Ok(lookup)) => picked(lookup.answers(), kind, pick),
-                Ok(Err(error)) => meant(&error),
-                Err(_) => Answer::Trouble(LATE.to_owned()),
-            };
-            match answer {
-                Answer::Trouble(trouble) => {
-                    let trouble = format!("{server}: {trouble}");
-                    if !troubles.contains(&trouble) {
-                        troubles.push(trouble);
-                    }
+        let (mut name, mut most) = (name.clone(), None::<Duration>);
+        for _ in 0..ALIASES {
+            match self.first_answer(&name, kind, pick, end).await {
+                Said::Alias(target, ttl) => {
+                    most = Some(most.map_or(ttl, |most| most.min(ttl)));
+                    name = target;
                 }
-                answer => {
-                    self.preferred.store(index, Relaxed);
-                    return answer;
+                Said::Answer(Answer::Records(records, ttl)) => {
+                    return Answer::Records(records, most.map_or(ttl, |most| most.min(ttl)));
+                }
+                Said::Answer(answer) => return answer,
+            }
+        }
+        Answer::Trouble("its aliases lead nowhere".to_owned())
+    }
+
+    /// From the first server that says something: each in its turn, then those that were silent once more, by TCP.
+    async fn first_answer<T: Ord>(
+        &self,
+        name: &Name,
+        kind: RecordType,
+        pick: fn(&RData) -> Picked<T>,
+        end: Instant,
+    ) -> Said<T> {
+        // By UDP and by TCP.
+        let each = self.timeout / u32::try_from(2 * self.servers.len().max(1)).unwrap_or(u32::MAX);
+        let (mut troubles, mut silent) = (Troubles::default(), Vec::new());
+        let mut hear = |server: &Server, result: Result<Message, Mute>| {
+            let trouble = match result.map(|message| said(&message, name, kind, pick)) {
+                Ok(Said::Answer(Answer::Trouble(trouble))) => trouble,
+                Ok(answer) => return Some(answer),
+                Err(mute) => mute.to_string(),
+            };
+            troubles.add(server.address, trouble);
+            None
+        };
+        for server in self.in_turn() {
+            let asked = timeout_at(end, exchange::ask(server.address, name, kind, each)).await;
+            let result = asked.unwrap_or(Err(Mute::Silent));
+            match result {
+                Err(Mute::Silent) => {
+                    server.shun();
+                    silent.push(server);
+                }
+                result => {
+                    if let Some(answer) = hear(server, result) {
+                        return answer;
+                    }
                 }
             }
         }
-        Answer::Trouble(match (&self.fault, troubles.is_empty()) {
+        for server in silent {
+            let asked = timeout_at(end, exchange::ask_by_tcp(server.address, name, kind, each)).await;
+            if let Some(answer) = hear(server, asked.unwrap_or(Err(Mute::Silent))) {
+                return answer;
+            }
+        }
+        Said::Answer(Answer::Trouble(match (&self.fault, troubles.0.is_empty()) {
             (Some(fault), _) => fault.clone(),
             (None, true) => "there is no server to ask".to_owned(),
-            (None, false) => troubles.join("; "),
-        })
+            (None, false) => troubles.0.join("; "),
+        }))
+    }
+
+    /// The servers in the order they are listed, those that were silent lately after the others.
+    fn in_turn(&self) -> Vec<&Server> {
+        let now = clock::monotonic();
+        let mut servers: Vec<&Server> = self.servers.iter().collect();
+        servers.sort_by_key(|server| server.is_shunned(now));
+        servers
+    }
+}
+
+impl Server {
+    fn shun(&self) {
+        let until = clock::monotonic() + SHUNNED;
+        self.shunned_until.store(u64::try_from(until.as_millis()).unwrap_or(u64::MAX), Relaxed);
+    }
+
+    fn is_shunned(&self, now: Duration) -> bool {
+        now < Duration::from_millis(self.shunned_until.load(Relaxed))
+    }
+}
+
+/// What each server had to say instead of an answer.
+#[derive(Default)]
+struct Troubles(Vec<String>);
+
+impl Troubles {
+    fn add(&mut self, server: SocketAddr, trouble: String) {
+        let trouble = format!("{server}: {trouble}");
+        if !self.0.contains(&trouble) {
+            self.0.push(trouble);
+        }
     }
 }
 
@@ -208,31 +274,9 @@ async fn both(
     }
 }
 
-fn on(server: &SocketAddr, mut connection: ConnectionConfig) -> ConnectionConfig {
-    connection.port = server.port();
-    connection
-}
-
-/// A resolver of hickory's that knows one server, tries once, and remembers nothing: when to ask again is ours to say.
-fn way(ip: IpAddr, connections: Vec<ConnectionConfig>, time: Duration) -> Option<TokioResolver> {
-    let mut options = ResolverOpts::default();
-    options.timeout = time;
-    options.attempts = 0;
-    options.cache_size = 0;
-    options.use_hosts_file = ResolveHosts::Never;
-    options.num_concurrent_reqs = 1;
-    // The way without UDP is the last one, also for servers that stumble over EDNS.
-    options.edns0 = connections.iter().any(|connection| matches!(connection.protocol, ProtocolConfig::Udp));
-    options.max_active_requests = 2 * PLACES;
-    options.server_ordering_strategy = ServerOrderingStrategy::UserProvidedOrder;
-    let server = NameServerConfig::new(ip, true, connections);
-    let config = ResolverConfig::from_name_servers(vec![server]);
-    Resolver::builder_with_config(config, TokioRuntimeProvider::default()).with_options(options).build().ok()
-}
-
 impl std::fmt::Debug for Asker {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Asker").field("ways", &self.ways.len()).finish_non_exhaustive()
+        f.debug_struct("Asker").field("servers", &self.servers.len()).finish_non_exhaustive()
     }
 }
 

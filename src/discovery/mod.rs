@@ -9,6 +9,7 @@
 
 mod ask;
 mod book;
+mod exchange;
 mod file;
 mod follow;
 mod meaning;

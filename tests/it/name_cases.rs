@@ -4,7 +4,7 @@ use std::thread;
 
 use serde_json::Value;
 
-use crate::harness::dns::{NameServer, Said, records};
+use crate::harness::dns::{self, NameServer, Said, records};
 use crate::harness::dnsmasq::Dnsmasq;
 use crate::harness::process::run;
 use crate::harness::proxy::{PROBE, Proxy, config_of, write_config};
@@ -107,6 +107,49 @@ fn a_server_that_is_gone_takes_nobody_with_it() {
     proxy.await_log("the end of the trouble", mark, told("resolves again"));
     dnsmasq.hosts("127.0.0.2 app.test\n");
     await_standings(&proxy, "127.0.0.2 healthy");
+}
+
+#[test]
+fn a_server_that_was_silent_for_a_while_is_followed_as_before() {
+    let origin = Origin::start_everywhere();
+    let dnsmasq = Dnsmasq::start("127.0.0.1 app.test\n", &[]);
+    let proxy = Proxy::start(&config(&dnsmasq.resolver(""), &[app(&origin)]));
+    await_standings(&proxy, "127.0.0.1 healthy");
+    let mark = proxy.mark();
+    dnsmasq.pauses();
+    proxy.await_log("the trouble", mark, told("does not resolve now"));
+    dnsmasq.goes_on();
+    proxy.await_log("the end of the trouble", mark, told("resolves again"));
+    // For TCP it makes a process of what it knows just then; one that is asked for ever never learns this.
+    for address in ["127.0.0.2", "127.0.0.3"] {
+        dnsmasq.hosts(&format!("{address} app.test\n"));
+        await_standings(&proxy, &format!("{address} healthy"));
+    }
+}
+
+#[test]
+fn a_server_that_knows_nothing_hides_nothing_that_another_knows() {
+    let (origin, lame, good) = (Origin::start_everywhere(), NameServer::start(), NameServer::start());
+    good.has("app.test", &["127.0.0.1", "127.0.0.2"]);
+    good.says("_http._tcp.app.test", "SRV", Said::Records(0, vec![format!("1 5 {} app.test", origin.port())]));
+    for kind in ["A", "AAAA"] {
+        lame.says("app.test", kind, Said::Referral);
+    }
+    lame.says("_http._tcp.app.test", "SRV", Said::Referral);
+    let servers = format!("{}\", \"{}", lame.address(), good.address());
+    for member in [app(&origin), "{ srv: _http._tcp.app.test }".to_owned()] {
+        let proxy = Proxy::start(&config(&dns::resolver(&servers, ", grace: 0s"), &[member]));
+        await_standings(&proxy, "127.0.0.1 healthy, 127.0.0.2 healthy");
+        // Where nobody knows it is trouble, which erases nothing.
+        let mark = proxy.mark();
+        good.says("app.test", "A", Said::Referral);
+        good.says("app.test", "AAAA", Said::Referral);
+        proxy.await_log("the trouble", mark, told("does not resolve now"));
+        good.await_asked("app.test", "A", 2);
+        assert_eq!(standings(&proxy), "127.0.0.1 healthy, 127.0.0.2 healthy");
+        good.says("app.test", "AAAA", Said::Nothing);
+        good.has("app.test", &["127.0.0.1", "127.0.0.2"]);
+    }
 }
 
 #[test]

@@ -26,6 +26,8 @@ pub enum Said {
     Refusal,
     /// No answer.
     Silence,
+    /// An empty answer of a server that does not know and asks nobody.
+    Referral,
 }
 
 /// A running server; stopped when dropped.
@@ -202,6 +204,7 @@ fn answer(shared: &Shared, message: &[u8], transport: Transport) -> Option<Vec<u
         Said::NoName => (0x8180, 3, 0, vec![]),
         Said::Failure => (0x8180, 2, 0, vec![]),
         Said::Refusal => (0x8180, 5, 0, vec![]),
+        Said::Referral => (0x8100, 0, 0, vec![]),
         Said::Silence => return None,
     };
     let shift = turn % texts.len().max(1);

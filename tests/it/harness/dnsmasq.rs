@@ -46,6 +46,18 @@ impl Dnsmasq {
         signal(self.child.as_ref().expect("it runs").id(), "HUP");
     }
 
+    /// Holds it up: it takes what comes, and answers nothing until [`Dnsmasq::goes_on`].
+    #[track_caller]
+    pub fn pauses(&self) {
+        signal(self.child.as_ref().expect("it runs").id(), "STOP");
+    }
+
+    /// Ends a pause.
+    #[track_caller]
+    pub fn goes_on(&self) {
+        signal(self.child.as_ref().expect("it runs").id(), "CONT");
+    }
+
     /// Ends it: nobody answers any more.
     pub fn stop(&mut self) {
         if let Some(mut child) = self.child.take() {
