@@ -27,11 +27,12 @@ fn plan() -> Plan {
         gates: Gates::default(),
         probed: true,
         memory: Duration::from_secs(300),
+        rolls: Vec::new(),
     };
     let member = |n: u32| {
         let address = SocketAddr::from((std::net::Ipv4Addr::from(0x0a00_0000 + n), 80));
         let key = Key { name: address.to_string(), address: Some(address), tls: false };
-        Spec { key, weight: 1, split: 1, tier: 0, admin: Admin::Enabled, source: None, fingerprint: 0 }
+        Spec { key, weight: 1, split: 1, tier: 0, admin: Admin::Enabled, source: None, roll: None, fingerprint: 0 }
     };
     Plan {
         rules,

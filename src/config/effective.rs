@@ -116,6 +116,7 @@ fn pool(pool: &Pool) -> Value {
         gates: _,
         probed: _,
         memory: _,
+        rolls: _,
     } = pool.rules;
     object([
         ("members", Some(members(pool))),

@@ -32,9 +32,10 @@ pub(super) fn pool(name: &str, keys: &PoolKeys, memory: Duration, mut read: Read
     let probing = probe::probing(name, keys.probe.as_ref(), preset, &base, &listed, &upstream, &mut read);
     let Listed { members, services, files } = listed;
     let (balance, hash_key) = balance(keys, &base, &mut read);
+    let rolls = files.iter().map(|path| path.display().to_string().into()).collect();
     Pool {
         name: name.to_owned(),
-        rules: Rules { memory, ..rules(keys, preset, &base, &probing, &mut read) },
+        rules: Rules { memory, rolls, ..rules(keys, preset, &base, &probing, &mut read) },
         balance,
         hash_key,
         retries: keys.retries.as_ref().map_or_else(Retries::default, |r| retries(r, read.under("retries"))),
@@ -80,6 +81,7 @@ fn rules(keys: &PoolKeys, preset: Option<Preset>, base: &Base, probing: &Probing
         gates: probing.gates,
         probed,
         memory: Duration::ZERO,
+        rolls: Vec::new(),
     }
 }
 

@@ -229,6 +229,10 @@ impl Control {
         let next = Arc::new(next);
         self.snapshot.store(next.clone());
         let before = std::mem::replace(&mut following.prepared, prepared).found;
+        // A reload may be the first to see what a source says.
+        let stayed =
+            next.pools.iter().filter(|(name, pool)| pool.config.is_discovered() && old.pools.contains_key(*name));
+        stayed.for_each(|(name, _)| update::tell(name, &following.prepared.found, &before));
         next.pools.values().for_each(|served| prepare::tell_of_odd(&served.config, &following.prepared, &before));
         self.prober.set_places(next.config.max_concurrent_probes);
         self.follow(&mut following);

@@ -1,6 +1,7 @@
 //! What can fail when a configuration is taken, done before it is taken.
 
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use crate::config::{Config, Places, Pool, Probe, Problem, TlsOf};
@@ -112,8 +113,12 @@ fn check(recipe: &Arc<Recipe>, probe: &Probe, located: &Located) -> Option<Resul
 pub(super) fn tell_of_odd(pool: &Pool, prepared: &Prepared, before: &Found) {
     let (recipe, outfit) = (prepared.recipes.get(&pool.name), prepared.outfits.get(&pool.name));
     let connector = outfit.and_then(|outfit| outfit.connector.as_ref()?.downcast_ref::<Connector>());
-    let known = before.of(&pool.name);
-    for located in prepared.found.of(&pool.name).iter().filter(|located| !known.contains(located)) {
+    fn key(located: &Located) -> (&str, Option<SocketAddr>) {
+        (&located.member.name, located.address)
+    }
+    let known: HashMap<_, _> = before.of(&pool.name).iter().map(|located| (key(located), located)).collect();
+    let is_new = |located: &&Located| known.get(&key(located)).is_none_or(|known| known != located);
+    for located in prepared.found.of(&pool.name).iter().filter(is_new) {
         if let (Some(recipe), Some(probe)) = (recipe, &pool.probe)
             && let Some(Err(error)) = check(recipe, probe, located)
         {

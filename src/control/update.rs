@@ -13,6 +13,9 @@ use crate::snapshot::{Found, Snapshot};
 /// Answers that come together are taken together.
 const GATHER: Duration = Duration::from_millis(20);
 
+/// Members of each kind that a line names.
+const SHOWN: usize = 10;
+
 /// Has the pools keep up with their sources, for as long as the process serves.
 pub fn keep_up(control: &Arc<Control>) -> tokio::task::AbortHandle {
     let (watched, restarts): (_, Arc<AtomicU64>) = (Arc::downgrade(control), control.desk.restarts().clone());
@@ -74,19 +77,65 @@ impl Control {
     }
 }
 
-/// One line for a pool: who has come, and who has gone.
-fn tell(pool: &str, now: &Found, before: &Found) {
+/// One line for a pool whose members are others: how many have come and gone, and who the first of them are.
+pub(super) fn tell(pool: &str, now: &Found, before: &Found) {
+    if now.agrees(before, pool) {
+        return;
+    }
     let labels = |found: &Found| found.of(pool).iter().map(|located| located.label()).collect::<BTreeSet<String>>();
     let (now, before) = (labels(now), labels(before));
-    let less = |one: &BTreeSet<String>, other: &BTreeSet<String>| -> String {
-        one.difference(other).cloned().collect::<Vec<_>>().join(", ")
+    let (added, removed) = (Few::of(now.difference(&before)), Few::of(before.difference(&now)));
+    let words = match (added.count, removed.count) {
+        (0, 0) => "weights, tiers or states".to_owned(),
+        (_, 0) => format!("{added} added"),
+        (0, _) => format!("{removed} removed"),
+        _ => format!("{added} added, {removed} removed"),
     };
-    let (added, removed, members) = (less(&now, &before), less(&before, &now), now.len());
-    let words = match (added.is_empty(), removed.is_empty()) {
-        (false, false) => format!("{added} added, {removed} removed"),
-        (false, true) => format!("{added} added"),
-        (true, false) => format!("{removed} removed"),
-        (true, true) => "weights, tiers or states".to_owned(),
-    };
-    tracing::info!(target: "discovery", kind = "pool", pool, added, removed, members, "members of {pool} changed: {words}");
+    tracing::info!(
+        target: "discovery", kind = "pool", pool, added = %added, added_count = added.count, removed = %removed,
+        removed_count = removed.count, members = now.len(), "members of {pool} changed: {words}"
+    );
+}
+
+/// The first of many: a line must stay one that somebody can read.
+struct Few<'a> {
+    first: Vec<&'a str>,
+    count: usize,
+}
+
+impl<'a> Few<'a> {
+    fn of(all: impl Iterator<Item = &'a String>) -> Few<'a> {
+        let mut few = Few { first: Vec::new(), count: 0 };
+        for one in all {
+            if few.count < SHOWN {
+                few.first.push(one);
+            }
+            few.count += 1;
+        }
+        few
+    }
+}
+
+impl std::fmt::Display for Few<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.first.join(", "))?;
+        match self.count - self.first.len() {
+            0 => Ok(()),
+            more => write!(f, " and {more} more"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_many_only_the_first_are_named() {
+        let labels: Vec<String> = (0..30_000).map(|n| format!("m{n}")).collect();
+        let shown = |count: usize| Few::of(labels[..count].iter()).to_string();
+        assert_eq!([shown(0), shown(1), shown(2)], ["", "m0", "m0, m1"]);
+        assert!(shown(SHOWN).ends_with("m9") && shown(SHOWN + 1).ends_with("m9 and 1 more"));
+        assert!(shown(30_000).ends_with("m9 and 29990 more"));
+    }
 }

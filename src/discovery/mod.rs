@@ -24,7 +24,7 @@ mod system;
 
 use std::collections::HashSet;
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -102,15 +102,8 @@ impl Desk {
     pub async fn prepare(self: &Arc<Desk>, config: &Arc<Config>) -> Result<(), Vec<Problem>> {
         // Before its files are read: what nobody wants is forgotten.
         self.followed().configs.push(config.clone());
-        let mut problems = Vec::new();
-        let files: HashSet<&PathBuf> = config.pools.values().flat_map(|pool| &pool.files).collect();
-        for path in files {
-            problems.extend(self.rolls.read(path).await.err().unwrap_or_default());
-        }
-        if !problems.is_empty() {
-            problems.sort_by(|a, b| (&a.file, a.line, a.column).cmp(&(&b.file, b.line, b.column)));
-            return Err(problems);
-        }
+        let files: HashSet<&Path> = config.pools.values().flat_map(|pool| &pool.files).map(PathBuf::as_path).collect();
+        self.rolls.read(&files.into_iter().collect::<Vec<_>>()).await?;
         self.set(&config.resolver);
         self.refollow();
         let mut answers = self.answered.subscribe();

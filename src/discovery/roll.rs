@@ -20,6 +20,9 @@ const LOOK: Duration = Duration::from_secs(5);
 /// Content must stay the same for so long before it is taken: writers in place take their time.
 const SETTLE: Duration = Duration::from_millis(100);
 
+/// How often a file that changes all the time is looked at, at a start and at a reload.
+const LOOKS: usize = 20;
+
 /// What the files of members say.
 pub struct Rolls {
     files: Arc<Mutex<HashMap<PathBuf, Page>>>,
@@ -61,16 +64,31 @@ impl Rolls {
         self.files().get(path).map_or_else(Default::default, |page| (page.roll.clone(), page.trouble.clone()))
     }
 
-    /// Reads a file now: at a start and at a reload, where a mistake is somebody's to mend.
+    /// Reads files now, once they have settled: at a start and at a reload, where a mistake is somebody's to mend.
     ///
     /// # Errors
-    /// All its problems; what it said before stays.
-    pub async fn read(&self, path: &Path) -> Result<(), Vec<Problem>> {
-        let content = content(path).await;
-        let seen = fingerprint(&content);
-        let roll = content.and_then(|text| understood(path, &text))?;
-        self.files().insert(path.to_owned(), Page { roll: Arc::new(roll), seen: Some(seen), trouble: None });
-        Ok(())
+    /// All their problems; what a file said before stays, where something is wrong with it.
+    pub async fn read(&self, paths: &[&Path]) -> Result<(), Vec<Problem>> {
+        let mut problems = Vec::new();
+        for (path, content) in settled(paths).await {
+            let seen = fingerprint(&content);
+            match content.and_then(|text| understood(path, &text)) {
+                Ok(roll) => self.put(path, seen, roll),
+                Err(wrong) => problems.extend(wrong),
+            }
+        }
+        problems.sort_by(|a, b| (&a.file, a.line, a.column).cmp(&(&b.file, b.line, b.column)));
+        if problems.is_empty() { Ok(()) } else { Err(problems) }
+    }
+
+    /// Takes what was read: as news where the file was read before.
+    fn put(&self, path: &Path, seen: u64, roll: Roll) {
+        if !self.files().contains_key(path) {
+            let page = Page { roll: Arc::new(roll), seen: Some(seen), trouble: None };
+            self.files().insert(path.to_owned(), page);
+            return;
+        }
+        self.take(path, seen, Ok(roll));
     }
 
     /// Forgets the files that are not among `wanted`.
@@ -207,18 +225,40 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// What files hold once each has stayed the same for a while: all are waited for together, and not for ever.
+async fn settled<'a>(paths: &[&'a Path]) -> Vec<(&'a Path, Content)> {
+    let mut unsettled = Vec::with_capacity(paths.len());
+    for path in paths {
+        unsettled.push((*path, content(path).await));
+    }
+    let mut settled = Vec::with_capacity(paths.len());
+    for _ in 0..LOOKS {
+        if unsettled.is_empty() {
+            break;
+        }
+        tokio::time::sleep(SETTLE).await;
+        for (path, before) in std::mem::take(&mut unsettled) {
+            let now = content(path).await;
+            let is_settled = fingerprint(&now) == fingerprint(&before);
+            if is_settled { &mut settled } else { &mut unsettled }.push((path, now));
+        }
+    }
+    let restless = unsettled.into_iter().map(|(path, _)| {
+        let message = format!("the file changes all the time; it did not stay the same for {} ms", SETTLE.as_millis());
+        (path, Err(vec![problem(path, message)]))
+    });
+    settled.into_iter().chain(restless).collect()
+}
+
 async fn content(path: &Path) -> Content {
     let owned = path.to_owned();
-    let unreadable = |error: tokio::task::JoinError| {
-        vec![Problem {
-            severity: config::Severity::Error,
-            file: path.display().to_string(),
-            line: 1,
-            column: 1,
-            message: format!("the file cannot be read: {error}"),
-        }]
-    };
+    let unreadable = |error: tokio::task::JoinError| vec![problem(path, format!("the file cannot be read: {error}"))];
     tokio::task::spawn_blocking(move || config::text_of(&owned)).await.map_err(unreadable).and_then(|content| content)
+}
+
+fn problem(path: &Path, message: String) -> Problem {
+    let file = path.display().to_string();
+    Problem { severity: config::Severity::Error, file, line: 1, column: 1, message }
 }
 
 fn understood(path: &Path, text: &str) -> Result<Roll, Vec<Problem>> {
@@ -253,9 +293,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("members.yaml");
         let rolls = Rolls::new();
-        assert!(rolls.read(&path).await.is_err(), "a file that is not there");
+        assert!(rolls.read(&[&path]).await.is_err(), "a file that is not there");
         std::fs::write(&path, "[\"10.0.0.1:80\"]").unwrap();
-        rolls.read(&path).await.unwrap();
+        rolls.read(&[&path]).await.unwrap();
         // What is written, whether that is a change, who is a member then, and whether something is wrong.
         let rows = [
             ("[\"10.0.0.1:80\"]", false, "10.0.0.1:80", false),
@@ -275,8 +315,30 @@ mod tests {
         std::fs::remove_file(&path).unwrap();
         assert!(rolls.look(&path).await && rolls.roll(&path).1.is_some());
         assert!(!rolls.look(&path).await, "told of once");
-        assert!(rolls.read(&path).await.is_err());
+        assert!(rolls.read(&[&path]).await.is_err());
         rolls.keep(&[]);
         assert!(!rolls.look(&path).await);
+    }
+
+    #[tokio::test]
+    async fn a_file_that_is_being_written_is_read_when_it_is_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("members.yaml");
+        let rolls = Rolls::new();
+        let line = |n: usize| format!("- 10.0.0.{n}:80\n");
+        let paths = [path.as_path()];
+        for _ in ["at a start", "at a reload"] {
+            std::fs::write(&path, line(1)).unwrap();
+            let write = async {
+                for n in 2..=6 {
+                    tokio::time::sleep(SETTLE / 2).await;
+                    std::fs::write(&path, (1..=n).map(line).collect::<String>()).unwrap();
+                }
+            };
+            // The writer first: where the machine stalls, it has written before the reader looks.
+            let ((), read) = tokio::join!(write, rolls.read(&paths));
+            read.unwrap();
+            assert_eq!(names(&rolls, &path).len(), 6);
+        }
     }
 }

@@ -1,5 +1,5 @@
-//! Those who have left the pool and may return: a name's addresses come and go, and who was unhealthy when it went is not
-//! to come back as a newcomer (health.md §9, case C65).
+//! Those who have left the pool and may return: a name's addresses and the lines of a file come and go, and who was
+//! unhealthy when it went is not to come back as a newcomer (health.md §9, case C65).
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -117,6 +117,21 @@ mod tests {
         trial.at(3, Act::Reload(remembering(), but_the_first()));
         trial.at(4, Act::Reload(remembering(), all()));
         assert_eq!(trial.member(1).admin(), Admin::Draining);
+    }
+
+    #[test]
+    fn whom_a_file_of_members_has_lost_is_remembered_while_the_pool_has_the_file() {
+        let listed = || Spec { roll: Some("members.yaml".into()), ..spec(1) };
+        let of = |rolls: &[&str]| Rules { rolls: rolls.iter().map(|&roll| roll.into()).collect(), ..remembering() };
+        for (rolls, expected) in [(&["members.yaml"][..], "E"), (&[], "?"), (&["more.yaml"], "?")] {
+            let mut trial =
+                Trial::new(Rules { rolls: vec!["members.yaml".into()], ..rules() }, vec![listed(), spec(2)]);
+            trial.at(1, fail(1));
+            // The file lists nobody any more.
+            trial.at(2, Act::Reload(of(rolls), vec![spec(2)]));
+            let shown = trial.at(3, Act::Reload(of(&["members.yaml"]), vec![listed(), spec(2)]));
+            assert_eq!(shown, format!("{expected}H"), "{rolls:?}");
+        }
     }
 
     #[test]

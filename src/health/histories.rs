@@ -57,6 +57,7 @@ prop_compose! {
             gates: Gates { max_latency, max_latency_ratio: ratio, ..Gates::default() },
             probed,
             memory: std::time::Duration::from_secs(1),
+            rolls: Vec::new(),
         }
     }
 }

@@ -10,8 +10,8 @@ use super::{Change, Key, Member, PoolHealth, Rules, Spec, Standing, Verdict};
 
 impl PoolHealth {
     /// Other rules, other members. State is kept by [`Key`]; a key that is new starts fresh, one that is gone is forgotten.
-    /// But an address that its name has lost is remembered for [`Rules::memory`]: when the name has it again, it is the
-    /// member it was (case C65).
+    /// But a member that its name or its file of members has lost is remembered for [`Rules::memory`]: when it is there
+    /// again, it is the member it was (case C65).
     pub fn reshape(&mut self, now: Duration, rules: Rules, members: Vec<Spec>) -> Vec<Change> {
         let had_proven = self.has_proven();
         let newest = self.next_id;
@@ -47,7 +47,7 @@ impl PoolHealth {
         }
         self.picture.standings = standings;
         let gone = known.into_values().map(|(member, _)| member).collect();
-        departed.remember(now.saturating_add(self.rules.memory), self.lost_by_their_names(gone));
+        departed.remember(now.saturating_add(self.rules.memory), self.lost_by_their_sources(gone));
         self.departed = departed;
 
         // Not at every reload of a pool where nobody has ever passed: its fallback must not stall for each.
@@ -66,11 +66,16 @@ impl PoolHealth {
         members.zip(standings).map(|(member, standing)| (member.spec().key.clone(), (member, standing))).collect()
     }
 
-    /// Those of `gone` whose name is still in the pool: it is the resolver that took them away.
-    fn lost_by_their_names(&self, mut gone: Vec<Member>) -> Vec<Member> {
+    /// Those of `gone` whose name or file is still in the pool: it is the resolver, or who writes the file, that took them
+    /// away.
+    fn lost_by_their_sources(&self, mut gone: Vec<Member>) -> Vec<Member> {
         let sources = self.members.iter().filter_map(|member| member.spec().source.as_ref());
         let sources: HashSet<&Arc<str>> = if gone.is_empty() { HashSet::new() } else { sources.collect() };
-        gone.retain(|member| member.spec().source.as_ref().is_some_and(|source| sources.contains(source)));
+        gone.retain(|member| {
+            let Spec { source, roll, .. } = member.spec();
+            source.as_ref().is_some_and(|source| sources.contains(source))
+                || roll.as_ref().is_some_and(|roll| self.rules.rolls.contains(roll))
+        });
         gone
     }
 

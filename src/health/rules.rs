@@ -25,8 +25,11 @@ pub struct Rules {
     pub gates: Gates,
     /// False with `probe: off`: nobody is ever probed, and members start healthy.
     pub probed: bool,
-    /// How long an address that its name has lost is remembered: it returns with what was known of it (health.md §9).
+    /// How long a member that its name or its file has lost is remembered: it returns with what was known of it
+    /// (health.md §9).
     pub memory: Duration,
+    /// The files of members that the pool has, also while they list nobody.
+    pub rolls: Vec<Arc<str>>,
 }
 
 /// How samples become a verdict.
@@ -143,6 +146,8 @@ pub struct Spec {
     pub admin: Admin,
     /// The name whose answer has brought it; `None` where the file itself says the address.
     pub source: Option<Arc<str>>,
+    /// The file of members that lists it, or whatever has brought it.
+    pub roll: Option<Arc<str>>,
     /// Of everything that shapes the probe's request, connection and expectation.
     pub fingerprint: u64,
 }

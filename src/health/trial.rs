@@ -66,6 +66,7 @@ pub(super) fn rules() -> Rules {
         gates: Gates::default(),
         probed: true,
         memory: Duration::from_secs(300),
+        rolls: Vec::new(),
     }
 }
 
@@ -74,7 +75,7 @@ pub(super) fn spec(number: usize) -> Spec {
     let name = format!("10.0.0.{number}:80");
     let address = name.parse().ok();
     let key = Key { name, address, tls: false };
-    Spec { key, weight: 1, split: 1, tier: 0, admin: Admin::Enabled, source: None, fingerprint: 7 }
+    Spec { key, weight: 1, split: 1, tier: 0, admin: Admin::Enabled, source: None, roll: None, fingerprint: 7 }
 }
 
 /// `m1` to `m<count>` of tier 0.

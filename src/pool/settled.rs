@@ -18,11 +18,12 @@ fn plan(ports: &[u16]) -> Plan {
         gates: Gates::default(),
         probed: true,
         memory: Duration::from_secs(300),
+        rolls: Vec::new(),
     };
     let spec = |port: &u16| {
         let address = std::net::SocketAddr::from(([10, 0, 0, 1], *port));
         let key = Key { name: address.to_string(), address: Some(address), tls: false };
-        Spec { key, weight: 1, split: 1, tier: 0, admin: Admin::Enabled, source: None, fingerprint: 0 }
+        Spec { key, weight: 1, split: 1, tier: 0, admin: Admin::Enabled, source: None, roll: None, fingerprint: 0 }
     };
     Plan {
         rules,

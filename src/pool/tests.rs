@@ -17,7 +17,7 @@ pub(super) fn ms(ms: u64) -> Duration {
 fn spec(number: u8) -> Spec {
     let name = format!("10.0.0.{number}:80");
     let key = Key { address: name.parse().ok(), name, tls: false };
-    Spec { key, weight: 1, split: 1, tier: 0, admin: Admin::Enabled, source: None, fingerprint: 7 }
+    Spec { key, weight: 1, split: 1, tier: 0, admin: Admin::Enabled, source: None, roll: None, fingerprint: 7 }
 }
 
 /// `count` members, healthy from the start; one sample is enough, half may be ejected.
@@ -33,6 +33,7 @@ pub(super) fn plan(count: u8) -> Plan {
         gates: Gates::default(),
         probed: true,
         memory: Duration::from_secs(300),
+        rolls: Vec::new(),
     };
     Plan {
         rules,

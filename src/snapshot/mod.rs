@@ -166,6 +166,7 @@ fn plan(pool: &config::Pool, located: &[Located], seal: Option<u64>) -> Plan {
         tier: located.member.tier,
         admin: located.member.state,
         source: source(pool, located),
+        roll: roll(pool, located),
         fingerprint: fingerprint(pool, &located.member, seal),
     };
     Plan {
@@ -187,6 +188,12 @@ fn source(pool: &config::Pool, located: &Located) -> Option<Arc<str>> {
         return pool.services.get(index).map(|service| service.name.as_str().into());
     }
     located.member.host.parse::<IpAddr>().is_err().then(|| located.member.name.as_str().into())
+}
+
+/// The file that lists the member, as the pool's rules call it.
+fn roll(pool: &config::Pool, located: &Located) -> Option<Arc<str>> {
+    let Source::File(index) = located.source else { return None };
+    pool.rules.rolls.get(index).cloned()
 }
 
 /// Of the probe, of the name it asks the member by, and of what its files hold.

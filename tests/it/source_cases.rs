@@ -205,6 +205,45 @@ fn a_file_with_a_mistake_changes_nothing_and_is_told_of_once() {
 }
 
 #[test]
+fn a_member_that_a_file_loses_and_has_again_is_the_one_it_was() {
+    let origin = Origin::start_everywhere();
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("members.yaml");
+    let line = |n: u8| format!("- 127.0.0.{n}:{}\n", origin.port());
+    let config = config_of(&[format!("{{ file: \"{}\" }}", file.display())], PROBE);
+    let proxy = filed(&file, &(line(1) + &line(2)));
+    await_members(&proxy, &["127.0.0.1@127.0.0.1 1/0 healthy", "127.0.0.2@127.0.0.2 1/0 healthy"]);
+    let drained = format!("127.0.0.2:{}", origin.port());
+    assert_eq!(proxy.admin_post(&format!("/api/v1/pools/web/members/{drained}/drain"), &[]).status, 200);
+    for less in [line(1), "[]\n".to_owned()] {
+        // By a reload, which tells of it like the file itself.
+        let mark = proxy.mark();
+        fs::write(&file, less).expect("ours");
+        proxy.reload(&config);
+        proxy.await_log("the file's line", mark, told("lists"));
+        proxy.await_log("the pool's line", mark, |line| line.text("removed").contains(&drained));
+        proxy.await_event(mark, &[("kind", "member"), ("to", "removed"), ("member", &drained)]);
+        fs::write(&file, line(1) + &line(2)).expect("ours");
+        await_members(&proxy, &["127.0.0.1@127.0.0.1 1/0 healthy", "127.0.0.2@127.0.0.2 1/0 draining"]);
+    }
+}
+
+#[test]
+fn a_line_about_many_members_names_the_first_and_counts_them_all() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("members.yaml");
+    fs::write(&file, "- 127.0.0.1:1\n").expect("ours");
+    let proxy = Proxy::start(&config_of(&[format!("{{ file: \"{}\" }}", file.display())], "probe: off"));
+    let mark = proxy.mark();
+    let many: String = (0..2_000).map(|n| format!("- 127.1.{}.{}:1\n", n / 200, n % 200)).collect();
+    fs::write(&file, many).expect("ours");
+    let line = proxy.await_log("the pool's line", mark, |line| line.text("kind") == "pool");
+    assert!(line.text("added").ends_with(" and 1990 more") && line.raw.len() < 2_000, "{}", line.raw);
+    assert_eq!((&line.json["added_count"], &line.json["removed_count"]), (&2_000.into(), &1.into()));
+    assert_eq!(line.text("removed"), "127.0.0.1:1");
+}
+
+#[test]
 fn a_start_and_a_check_refuse_a_bad_file_with_its_place() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     write_config(folder.path(), &config_of(&["{ file: members.yaml }".to_owned()], PROBE));

@@ -153,6 +153,7 @@ impl World {
         let spec = Spec {
             key,
             source: (number > 2).then(|| format!("source{}", number % 2).into()),
+            roll: None,
             weight: if self.calm { 1 } else { self.dice.one_of(&WEIGHTS) },
             split: self.dice.one_of(&[1, 1, 3]),
             tier: if self.calm { 0 } else { self.dice.one_of(&TIERS) },
@@ -230,5 +231,6 @@ fn rules(dice: &mut Dice) -> Rules {
         gates,
         probed: !dice.chance(5),
         memory: Duration::from_millis(dice.one_of(&[0, 400, 5_000, 60_000])),
+        rolls: Vec::new(),
     }
 }

@@ -30,11 +30,12 @@ fn plan(in_flight: &[u32], queue: Option<Queue>) -> Plan {
         gates: Gates::default(),
         probed: true,
         memory: Duration::from_secs(300),
+        rolls: Vec::new(),
     };
     let spec = |number: usize| {
         let address = std::net::SocketAddr::from(([10, 0, 0, number as u8], 80));
         let key = Key { name: address.to_string(), address: Some(address), tls: false };
-        Spec { key, weight: 1, split: 1, tier: 0, admin: Admin::Enabled, source: None, fingerprint: 0 }
+        Spec { key, weight: 1, split: 1, tier: 0, admin: Admin::Enabled, source: None, roll: None, fingerprint: 0 }
     };
     let capacity = |most: &u32| Capacity { max_in_flight: Some(*most), max_connections: None };
     let limits = Limits { members: in_flight.iter().map(capacity).collect(), queue, ..Limits::default() };

@@ -27,6 +27,7 @@ fn rules() -> Rules {
         gates: Gates::default(),
         probed: true,
         memory: Duration::from_secs(300),
+        rolls: Vec::new(),
     }
 }
 
@@ -43,6 +44,7 @@ impl Stage {
             tier,
             admin: Admin::Enabled,
             source: None,
+            roll: None,
             fingerprint: 0,
         };
         let specs = tiers.iter().enumerate().map(spec).collect();
