@@ -129,24 +129,24 @@ impl Cli {
     /// Does what was asked for. 0: done; 1: failed, and the last line on stderr says why; 2: usage (clap's own exit).
     pub fn execute(self) -> ExitCode {
         match self.command {
-            Command::Run { file, log } => logged(&log, || run::run(file.path())),
+            Command::Run { file, log } => logged(&log, |logging| run::run(file.path(), logging)),
             Command::Check(args) => check::run(&args),
             Command::Probe(args) => probe::run(&args),
             Command::Demo { seconds, any_port, log_format, log } => {
                 let log = LogOptions { log_format: Some(log_format), filter: log };
-                logged(&log, || demo::run(seconds.map(Duration::from_secs), any_port))
+                logged(&log, |logging| demo::run(seconds.map(Duration::from_secs), any_port, logging))
             }
         }
     }
 }
 
 /// Runs `command` with the log set up, and writes the log's last lines before its verdict.
-fn logged(options: &LogOptions, command: impl FnOnce() -> Result<(), Box<dyn std::error::Error>>) -> ExitCode {
+fn logged(options: &LogOptions, command: impl FnOnce(&Logging) -> Result<(), Box<dyn std::error::Error>>) -> ExitCode {
     let logging = match options.start() {
         Ok(logging) => logging,
         Err(error) => return fail(&error),
     };
-    let result = command();
+    let result = command(&logging);
     logging.close(LAST_LINES);
     match result {
         Ok(()) => ExitCode::SUCCESS,

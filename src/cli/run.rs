@@ -5,10 +5,11 @@ use std::path::Path;
 use crate::config;
 use crate::control::SetupError;
 use crate::server;
+use crate::telemetry::Logging;
 
 /// Serves by the file at `path`. Problems of the file go to stderr as `check` prints them.
-pub fn run(path: &Path) -> Result<(), Box<dyn std::error::Error>> {
-    server::run(path.to_owned(), None).map_err(|error| match &error {
+pub fn run(path: &Path, logging: &Logging) -> Result<(), Box<dyn std::error::Error>> {
+    server::run(path.to_owned(), None, logging).map_err(|error| match &error {
         SetupError::Config(problems) => {
             problems.iter().for_each(|problem| eprintln!("{problem}"));
             error.into()

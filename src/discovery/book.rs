@@ -27,10 +27,22 @@ struct Entry {
     asked: bool,
     /// Why the last answer could not be used, or says that there is nothing.
     trouble: Option<Arc<str>>,
+    /// How much of the name that concerns.
+    extent: Extent,
     /// In a row.
     unanswered: u32,
     /// Nobody wants to know since then.
     unwanted_since: Option<Duration>,
+}
+
+/// How much of a name is in trouble.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Extent {
+    /// Nothing that it had is known to be there.
+    #[default]
+    Whole,
+    /// One family; the other one has answered.
+    Part,
 }
 
 /// What a name means now.
@@ -97,16 +109,24 @@ impl Book {
         let Some(entry) = entries.get_mut(question) else {
             return Next { changed: false, wait: bounds.max_refresh };
         };
-        let (before, was_trouble) = (entry.labels(), entry.trouble.clone());
-        let (trouble, hold) = troubles(&reply);
+        let (before, was_trouble, was) = (entry.labels(), entry.trouble.clone(), entry.extent);
+        let Judged { trouble, extent, hold } = troubles(&reply);
         let steps = entry.take(now, reply, bounds.grace);
         entry.asked = true;
         entry.trouble = trouble;
-        entry.unanswered = if hold.is_some() { 0 } else { entry.unanswered.saturating_add(1) };
-        let told = Told { name: question.name(), steps: &steps, before, after: entry.labels(), was_trouble };
+        entry.extent = extent;
+        let is_answered = hold.is_some() && extent == Extent::Whole;
+        entry.unanswered = if is_answered { 0 } else { entry.unanswered.saturating_add(1) };
+        let told =
+            Told { name: question.name(), steps: &steps, before, after: entry.labels(), was_trouble, was, extent };
         told.tell(entry.trouble.as_deref(), bounds);
-        let outcome = hold.map_or(Outcome::Unanswered(entry.unanswered), Outcome::Answered);
-        let mut wait = pace::wait(outcome, bounds, chance);
+        let outcomes = [
+            hold.map(Outcome::Answered),
+            // One family that answers is followed at its own pace, and the other is not asked for more rarely for that.
+            (!is_answered).then_some(Outcome::Unanswered(entry.unanswered)),
+        ];
+        let waits = outcomes.into_iter().flatten().map(|outcome| pace::wait(outcome, bounds, chance));
+        let mut wait = waits.min().unwrap_or(bounds.min_refresh);
         if let Some(end) = entry.ends_at(bounds.grace) {
             // Its removal needs one more answer, as soon as the grace is over.
             wait = wait.min(end.saturating_sub(now)).max(bounds.min_refresh);
@@ -152,24 +172,36 @@ impl Entry {
     }
 }
 
-/// What is wrong with an answer, and for how long it holds; `None`: it is to be asked again soon.
-fn troubles(reply: &Reply) -> (Option<Arc<str>>, Option<Duration>) {
+/// An answer, as it bears on the name.
+struct Judged {
+    /// What is wrong with it.
+    trouble: Option<Arc<str>>,
+    /// How much of the name that concerns.
+    extent: Extent,
+    /// For how long what it says holds; `None`: it says nothing that could be used.
+    hold: Option<Duration>,
+}
+
+fn troubles(reply: &Reply) -> Judged {
+    let whole =
+        |trouble: Option<String>, hold| Judged { trouble: trouble.map(Into::into), extent: Extent::Whole, hold };
+    let part = |trouble: String, hold| Judged { trouble: Some(trouble.into()), extent: Extent::Part, hold };
     match reply {
         Reply::Host(v4, v6) => match (of(v4), of(v6)) {
-            ((None, hold), (None, other)) => (None, hold.min(other)),
+            ((None, hold), (None, other)) => whole(None, hold.min(other)),
             // One family is enough; the other one is asked for with it.
-            ((None, hold), (Some(_), _)) if !is_trouble(v6) => (None, hold),
-            ((Some(_), _), (None, hold)) if !is_trouble(v4) => (None, hold),
-            ((None, _), (Some(trouble), _)) => (Some(format!("IPv6: {trouble}").into()), None),
-            ((Some(trouble), _), (None, _)) => (Some(format!("IPv4: {trouble}").into()), None),
+            ((None, hold), (Some(_), _)) if !is_trouble(v6) => whole(None, hold),
+            ((Some(_), _), (None, hold)) if !is_trouble(v4) => whole(None, hold),
+            ((None, hold), (Some(trouble), _)) => part(format!("IPv6: {trouble}"), hold),
+            ((Some(trouble), _), (None, hold)) => part(format!("IPv4: {trouble}"), hold),
             ((Some(one), _), (Some(other), _)) => {
                 let worse = if is_trouble(v6) && !is_trouble(v4) { other } else { one };
-                (Some(worse.into()), None)
+                whole(Some(worse), None)
             }
         },
         Reply::Service(answer) => {
             let (trouble, hold) = of(answer);
-            (trouble.map(Into::into), hold)
+            whole(trouble, hold)
         }
     }
 }
@@ -193,6 +225,8 @@ struct Told<'a> {
     before: Vec<String>,
     after: Vec<String>,
     was_trouble: Option<Arc<str>>,
+    was: Extent,
+    extent: Extent,
 }
 
 impl Told<'_> {
@@ -200,6 +234,7 @@ impl Told<'_> {
     fn tell(&self, trouble: Option<&str>, bounds: &Resolver) {
         let (host, kept) = (self.name, self.after.len());
         let less = |one: &[String], other: &[String]| -> String {
+            let other: HashSet<&String> = other.iter().collect();
             let left: Vec<&str> = one.iter().filter(|label| !other.contains(label)).map(String::as_str).collect();
             left.join(", ")
         };
@@ -219,7 +254,15 @@ impl Told<'_> {
                 target: "discovery", %host, error, kept,
                 "{host} does not resolve any more: {error}; {kept} kept for {:?}", bounds.grace
             ),
-            (Some(error), None) if kept > 0 => tracing::warn!(
+            (Some(error), was) if self.extent == Extent::Part => {
+                if was.is_none() || self.was == Extent::Whole {
+                    tracing::warn!(
+                        target: "discovery", %host, error, kept,
+                        "{host} has an answer for one family alone: {error}; what is known of the other is kept"
+                    );
+                }
+            }
+            (Some(error), was) if kept > 0 && (was.is_none() || self.was == Extent::Part) => tracing::warn!(
                 target: "discovery", %host, error, kept, "{host} does not resolve now: {error}; {kept} kept"
             ),
             (Some(error), None) => {
@@ -271,7 +314,7 @@ mod tests {
         type Row<'a> = (Answer<IpAddr>, Answer<IpAddr>, &'a [&'a str], Option<&'a str>, u64);
         let rows: [Row<'_>; 7] = [
             (found(&["10.0.0.2", "10.0.0.1"]), found(&["fd00::1"]), &["10.0.0.1", "10.0.0.2", "fd00::1"], None, 60),
-            // A family in trouble keeps what it had, and is asked for soon.
+            // A family in trouble keeps what it had, and is asked for soon; the other's TTL counts on.
             (trouble(), found(&["fd00::1"]), &["10.0.0.1", "10.0.0.2", "fd00::1"], Some("IPv4: server failure"), 1),
             (found(&["10.0.0.1"]), trouble(), &["10.0.0.1", "fd00::1"], Some("IPv6: server failure"), 2),
             // One that is not there any more while the other is goes at once.
@@ -293,6 +336,19 @@ mod tests {
             );
             assert_eq!(next.wait, Duration::from_secs(wait), "{n}");
         }
+    }
+
+    #[test]
+    fn a_family_that_answers_is_followed_at_its_ttl_whatever_the_other_does() {
+        let book = book();
+        let brief = |text: &str| Answer::Records([text.parse().expect("an address")].into(), Duration::from_secs(3));
+        let waits = |reply: &dyn Fn() -> Reply| {
+            let ask = |_| book.learn(Duration::ZERO, &app(), reply(), &bounds(), 0.0).wait.as_secs();
+            (0..6).map(ask).collect::<Vec<_>>()
+        };
+        assert_eq!(waits(&|| Reply::Host(brief("10.0.0.1"), trouble())), [1, 2, 3, 3, 3, 3]);
+        book.learn(Duration::ZERO, &app(), Reply::Host(brief("10.0.0.1"), none()), &bounds(), 0.0);
+        assert_eq!(waits(&|| Reply::Host(trouble(), brief("fd00::1"))), [1, 2, 3, 3, 3, 3]);
     }
 
     #[test]

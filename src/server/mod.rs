@@ -21,24 +21,29 @@ use crate::discovery::Desk;
 use crate::listener::{Lobby, Traffic};
 use crate::proxy::{self, Proxy};
 use crate::snapshot::Snapshot;
-use crate::telemetry::{AccessLog, EventLog};
+use crate::telemetry::{AccessLog, EventLog, Logging};
 use crate::{admin, clock, config, tls};
 
 /// How long the last log lines may take to be written.
 const LAST_LINES: Duration = Duration::from_secs(2);
 
-/// Serves by the file at `path` until a signal ends it, or `limit` does.
+/// Serves by the file at `path` until a signal ends it, or `limit` does; `logging` tells what it lost in the end.
 ///
 /// # Errors
 /// Whatever keeps it from serving; once it serves it ends in order.
-pub fn run(path: PathBuf, limit: Option<Duration>) -> Result<(), SetupError> {
+pub fn run(path: PathBuf, limit: Option<Duration>, logging: &Logging) -> Result<(), SetupError> {
     let loaded = config::load(&path, &config::environment).map_err(SetupError::Config)?;
     for advice in &loaded.advice {
         tracing::warn!(target: "config", "{advice}");
     }
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(1).thread_name("control").enable_all().build()?;
-    to_the_end(runtime, serve(path, loaded, limit))
+    let log = to_the_end(runtime, serve(path, loaded, limit))?;
+    tracing::info!(
+        target: "server", log_lines_lost = log.dropped(), log_lines_filtered = log.filtered(),
+        own_lines_lost = logging.dropped(), "ended"
+    );
+    Ok(())
 }
 
 /// Runs to the end of `main` and waits for nothing else: a look-up of a name that was given up goes on in its thread for as
@@ -49,7 +54,7 @@ fn to_the_end<T>(runtime: Runtime, main: impl Future<Output = T>) -> T {
     end
 }
 
-async fn serve(path: PathBuf, loaded: Loaded, limit: Option<Duration>) -> Result<(), SetupError> {
+async fn serve(path: PathBuf, loaded: Loaded, limit: Option<Duration>) -> Result<AccessLog, SetupError> {
     let ears = signals::Ears::new()?;
     let descriptors = descriptors::raise_limit();
     let places = loaded.places().clone();
@@ -113,8 +118,7 @@ async fn serve(path: PathBuf, loaded: Loaded, limit: Option<Duration>) -> Result
     control.stop();
     floor.stop();
     log.close(LAST_LINES);
-    tracing::info!(target: "server", log_lines_lost = log.dropped(), log_lines_filtered = log.filtered(), "ended");
-    Ok(())
+    Ok(log)
 }
 
 #[cfg(test)]

@@ -218,10 +218,10 @@ impl Shared {
     fn overflow(&self, mut queue: MutexGuard<'_, Queue>) {
         let dropped_before = self.dropped_now();
         self.drop_lines(1);
-        let tell = self.told == Told::Log && is_time_to_tell(&mut queue.told_at);
+        let tell = is_time_to_tell(&mut queue.told_at);
         queue.overflow.get_or_insert(Episode { dropped_before, told: false }).told |= tell;
         drop(queue);
-        if tell {
+        if tell && self.told == Told::Log {
             tracing::warn!(target: "access_log", "lines are dropped and counted: they come faster than they are written");
         }
     }

@@ -73,7 +73,7 @@ pub struct Logging {
 pub fn init(filter: Option<&str>, format: Format) -> Result<Logging, InitError> {
     let filter = parse_filter(filter)?;
     let level = filter.max_level_hint().unwrap_or(LevelFilter::TRACE);
-    let lines = Arc::new(Lines::start(Output::descriptor("log", io::stderr(), Told::Nobody)?, CAPACITY)?);
+    let lines = Arc::new(Lines::start(Output::descriptor("log", io::stderr(), Told::Itself)?, CAPACITY)?);
     let style = match format {
         Format::Json => Style::Json,
         Format::Text if wants_colour() => Style::Colour,

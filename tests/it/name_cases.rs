@@ -170,9 +170,11 @@ fn trouble_of_any_kind_erases_nothing() {
         proxy.await_log("the end of the trouble", mark, told("resolves again"));
     }
     // One family in trouble is kept while the other one changes.
+    let mark = proxy.mark();
     server.says("app.test", "A", Said::Failure);
     server.says("app.test", "AAAA", records(&["::1"]));
     await_standings(&proxy, &format!("{settled}, [::1] unknown"));
+    proxy.await_log("what is in trouble", mark, told("has an answer for one family alone: IPv4: "));
 }
 
 #[test]

@@ -17,13 +17,14 @@ use origin::Origin;
 
 use crate::config::{self, Config};
 use crate::control::SetupError;
+use crate::telemetry::Logging;
 use crate::{clock, server};
 
 /// The file at the top of the repository.
 const SHIPPED: &str = include_str!("../../../proxy.yaml");
 
 /// Runs the demo for `limit`, or until it is interrupted. With `any_port` every port is a free one.
-pub fn run(limit: Option<Duration>, any_port: bool) -> Result<(), Box<dyn Error>> {
+pub fn run(limit: Option<Duration>, any_port: bool, logging: &Logging) -> Result<(), Box<dyn Error>> {
     let stage = Stage::set()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     let shipped = config::parse("proxy.yaml", SHIPPED, &config::environment).map_err(|p| format!("{p:?}"))?.config;
@@ -40,7 +41,7 @@ pub fn run(limit: Option<Duration>, any_port: bool) -> Result<(), Box<dyn Error>
     introduce(&stage, listener, admin, &origins);
     runtime.spawn(traffic::flow(listener));
     runtime.spawn(tell(origins));
-    server::run(stage.config.clone(), limit).map_err(|error| match error {
+    server::run(stage.config.clone(), limit, logging).map_err(|error| match error {
         SetupError::Bind { .. } => format!("{error} (try --any-port)").into(),
         _ => Box::<dyn Error>::from(error),
     })?;

@@ -47,8 +47,8 @@ pub(in super::super) struct Output {
 pub(in super::super) enum Told {
     /// The program's own log.
     Log,
-    /// Nobody: this is the program's own log.
-    Nobody,
+    /// The log that is in trouble itself, as it is the program's own: only afterwards.
+    Itself,
 }
 
 impl Output {
@@ -178,9 +178,11 @@ impl Writer {
         self.shared.drop_lines(count_lines(whole));
         self.failing = true;
         let trouble = self.trouble.get_or_insert(Episode { dropped_before, told: false });
-        if !trouble.told && self.output.told == Told::Log && is_time_to_tell(&mut self.told_at) {
+        if !trouble.told && is_time_to_tell(&mut self.told_at) {
             trouble.told = true;
-            tracing::error!(target: "access_log", "lines are dropped and counted: cannot write: {error}");
+            if self.output.told == Told::Log {
+                tracing::error!(target: "access_log", "lines are dropped and counted: cannot write: {error}");
+            }
         }
     }
 
@@ -194,7 +196,12 @@ impl Writer {
         if let Some(dropped_before) = began {
             let dropped = self.shared.dropped_now();
             let lost = dropped - dropped_before;
-            tracing::info!(target: "access_log", lost, dropped, "lines are written again, {lost} were lost");
+            match self.output.told {
+                Told::Log => {
+                    tracing::info!(target: "access_log", lost, dropped, "lines are written again, {lost} were lost");
+                }
+                Told::Itself => tracing::warn!(target: "log", lost, dropped, "{lost} lines of this log were lost"),
+            }
         }
     }
 
