@@ -69,14 +69,14 @@ impl Book {
         let entries = self.entries();
         let Some(entry) = entries.get(&Question::Host(host.to_owned())) else { return Known::nothing() };
         let records = entry.v4.kept().iter().chain(entry.v6.kept()).copied().collect();
-        Known { records, trouble: entry.trouble.clone() }
+        Known { records, trouble: entry.trouble() }
     }
 
     /// The targets of a service.
     pub fn targets(&self, service: &str) -> Known<Target> {
         let entries = self.entries();
         let Some(entry) = entries.get(&Question::Service(service.to_owned())) else { return Known::nothing() };
-        Known { records: entry.targets.kept().iter().cloned().collect(), trouble: entry.trouble.clone() }
+        Known { records: entry.targets.kept().iter().cloned().collect(), trouble: entry.trouble() }
     }
 
     /// Whether all of these have been asked for to the end.
@@ -158,6 +158,11 @@ impl Entry {
             }
             Reply::Service(answer) => vec![self.targets.learn(now, answer, Others::Missing, grace)],
         }
+    }
+
+    /// What is wrong; at first that nobody has answered.
+    fn trouble(&self) -> Option<Arc<str>> {
+        self.trouble.clone().or_else(|| (!self.asked).then(|| "not answered yet".into()))
     }
 
     fn ends_at(&self, grace: Duration) -> Option<Duration> {
