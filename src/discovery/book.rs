@@ -259,14 +259,14 @@ impl Told<'_> {
                 target: "discovery", %host, error, kept,
                 "{host} does not resolve any more: {error}; {kept} kept for {:?}", bounds.grace
             ),
-            (Some(error), was) if self.extent == Extent::Part => {
-                if was.is_none() || self.was == Extent::Whole {
-                    tracing::warn!(
-                        target: "discovery", %host, error, kept,
-                        "{host} has an answer for one family alone: {error}; what is known of the other is kept"
-                    );
-                }
+            (Some(error), was) if self.extent == Extent::Part && (was.is_none() || self.was == Extent::Whole) => {
+                tracing::warn!(
+                    target: "discovery", %host, error, kept,
+                    "{host} has an answer for one family alone: {error}; what is known of the other is kept"
+                );
             }
+            // Told already.
+            (Some(_), _) if self.extent == Extent::Part => {}
             (Some(error), was) if kept > 0 && (was.is_none() || self.was == Extent::Part) => tracing::warn!(
                 target: "discovery", %host, error, kept, "{host} does not resolve now: {error}; {kept} kept"
             ),
