@@ -62,6 +62,7 @@ pub const PATHS: &[(&str, Layer, &str)] = &[
     ("thiserror", Meaning, "the heart cannot fail"),
     ("http", Meaning, "the heart is plain Rust"),
     // What is shared between threads, and what is told to people.
+    ("prometheus", Live, "below, what happened is a return value"),
     ("arc_swap", Live, "state that is shared is kept in the live layer"),
     ("fastrand", Live, "below, a random number is an argument"),
     ("tracing", Live, "below, what happened is a return value"),
@@ -82,6 +83,8 @@ pub const PATHS: &[(&str, Layer, &str)] = &[
     ("hyper_util", Edges, "only the edges speak HTTP"),
     ("http_body_util", Edges, "only the edges speak HTTP"),
     ("axum", Edges, "only the edges speak HTTP"),
+    ("utoipa", Edges, "only the edges speak HTTP"),
+    ("futures_util", Edges, "only the edges know the runtime"),
     ("hickory_resolver", Edges, "names are resolved at the edges"),
     ("notify", Edges, "files are watched at the edges"),
     ("rustls", Edges, "only the edges speak TLS"),
