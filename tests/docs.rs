@@ -216,6 +216,51 @@ fn every_word_of_the_access_log_is_in_its_page() {
     }
 }
 
+/// The part of `document` below the heading `heading`, up to the next one of its rank or a higher one.
+fn section<'a>(document: &'a str, heading: &str) -> &'a str {
+    let rank = heading.chars().take_while(|c| *c == '#').count();
+    let rest = document.split_once(&format!("\n{heading}\n")).map(|(_, rest)| rest).expect(heading);
+    let next = (1..=rank).filter_map(|rank| rest.find(&format!("\n{} ", "#".repeat(rank)))).min();
+    &rest[..next.unwrap_or(rest.len())]
+}
+
+/// The words in backticks in the first cell of each row of the tables of `section`.
+fn named_in_rows(section: &str) -> HashSet<&str> {
+    let cells = section.lines().filter_map(|line| line.strip_prefix("| ")?.split(" | ").next());
+    cells.flat_map(|cell| cell.split('`').skip(1).step_by(2)).collect()
+}
+
+#[test]
+fn every_field_of_the_access_log_is_in_the_table_of_the_readme() {
+    let (readme, source) = (read("README.md"), read("src/config/access_log/field.rs"));
+    let listed = named_in_rows(section(&readme, "## A line of the access log"));
+    let pairs = source.lines().filter_map(|line| line.trim().strip_prefix("(\"")?.split_once("\", Field::"));
+    let fields: Vec<&str> = pairs.map(|(name, _)| name).collect();
+    assert!(fields.len() > 40, "{fields:?}");
+    // A row names the list once: `attempts[].status` `result`.
+    let is_listed = |field: &str| match field.split_once('.') {
+        Some((list, last)) => {
+            ["", "[]"].iter().any(|of| listed.contains(&*format!("{list}{of}.{last}"))) || listed.contains(last)
+        }
+        None => listed.contains(field),
+    };
+    let missing: Vec<_> = fields.iter().filter(|field| !is_listed(field)).collect();
+    assert!(missing.is_empty(), "not in README.md: {missing:?}");
+}
+
+#[test]
+fn every_field_of_an_event_is_in_its_page() {
+    let (page, source) = (read("docs/access-log.md"), read("src/telemetry/events.rs"));
+    let event = source.split_once("pub struct Event {").map(|(_, rest)| rest).expect("the struct");
+    let lines = event.split("\n}").next().unwrap_or_default().lines();
+    let fields: Vec<&str> =
+        lines.filter_map(|line| line.trim().strip_prefix("pub ")?.split_once(": ")).map(|f| f.0).collect();
+    assert!(fields.len() > 15, "{fields:?}");
+    let section = section(&page, "## The program's own log");
+    let missing: Vec<_> = fields.iter().filter(|field| !section.contains(&format!("`{field}`"))).collect();
+    assert!(missing.is_empty(), "not in docs/access-log.md: {missing:?}");
+}
+
 #[test]
 fn every_field_of_the_api_is_in_its_page() {
     let (page, source) = (read("docs/admin.md"), read("src/admin/views.rs"));
