@@ -2,11 +2,12 @@
 
 use std::hint::black_box;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
-use pulsegate::balance::{Balancer, Candidate, Policy, Rings, Seat};
+use pulsegate::balance::{Balancer, Candidate, Policy, Ring, Rings, Seat};
 
 const POLICIES: [(&str, Policy); 4] = [
     ("round_robin", Policy::RoundRobin),
@@ -64,7 +65,24 @@ fn hash_benches(criterion: &mut Criterion) {
                 });
             });
         }
+        if let Some(ring) = rings.of(0) {
+            bench_bounded(criterion, ring, members);
+        }
     }
+}
+
+/// Picks by a key where nobody may carry more than a quarter over the average.
+fn bench_bounded(criterion: &mut Criterion, ring: &Arc<Ring>, members: usize) {
+    let balancer = Balancer::with_ring(ring.clone(), Some(125), candidates(members, |_| 1));
+    let load = |index: usize| (scramble(index as u64) % 5) as u32;
+    let total = (0..members).map(|index| u64::from(load(index))).sum();
+    let mut draw = 1;
+    criterion.bench_function(&format!("pick_for/consistent_hash/bounded/{members}"), |bencher| {
+        bencher.iter(|| {
+            draw = scramble(draw);
+            balancer.pick_for(&draw.to_le_bytes(), load, || total, black_box(&[]))
+        });
+    });
 }
 
 fn bench_build(criterion: &mut Criterion, name: &str, policy: &Policy, candidates: Vec<Candidate>) {

@@ -1,5 +1,6 @@
-//! A pool of 10,000 members: its beginning, a transition with its new roster, a sample that changes nothing, a pick,
-//! and what `fastest` makes of latencies.
+//! A pool of 10,000 members: its beginning, a transition with its new roster, a sample that changes nothing, and what
+//! `fastest` makes of latencies. And at 10 and at 10,000 what a request takes of it: a lease, from the pick to the seat
+//! that is given back, for each policy, at the first attempt and on a retry.
 
 use std::hint::black_box;
 use std::net::SocketAddr;
@@ -15,7 +16,21 @@ use pulsegate::telemetry::EventLog;
 const MEMBERS: u32 = 10_000;
 const NOW: Duration = Duration::from_secs(1);
 
+/// As the benches name them.
+const POLICIES: [(&str, Policy); 6] = [
+    ("round_robin", Policy::RoundRobin),
+    ("least_requests", Policy::LeastRequests { choices: 2 }),
+    ("random", Policy::Random),
+    ("fastest", Policy::Fastest { sensitivity: Duration::from_millis(50) }),
+    ("consistent_hash", Policy::ConsistentHash { bounded_load_percent: None }),
+    ("consistent_hash, bounded", Policy::ConsistentHash { bounded_load_percent: Some(125) }),
+];
+
 fn plan() -> Plan {
+    plan_of(MEMBERS, Policy::RoundRobin)
+}
+
+fn plan_of(members: u32, policy: Policy) -> Plan {
     let rules = Rules {
         judge: Judge::Consecutive { failures: 1, passes: 1 },
         initial: Initial::Healthy,
@@ -34,13 +49,7 @@ fn plan() -> Plan {
         let key = Key { name: address.to_string(), address: Some(address), tls: false };
         Spec { key, weight: 1, split: 1, tier: 0, admin: Admin::Enabled, source: None, roll: None, fingerprint: 0 }
     };
-    Plan {
-        rules,
-        policy: Policy::RoundRobin,
-        budget_percent: 20,
-        members: (0..MEMBERS).map(member).collect(),
-        limits: Limits::default(),
-    }
+    Plan { rules, policy, budget_percent: 20, members: (0..members).map(member).collect(), limits: Limits::default() }
 }
 
 fn pool(criterion: &mut Criterion) {
@@ -65,14 +74,8 @@ fn pool(criterion: &mut Criterion) {
         });
     });
     group.bench_function("sample without a transition", |b| b.iter(|| live.report(NOW, first, 0, pass.clone())));
-    group.bench_function("pick", |b| {
-        b.iter(|| match live.pick(black_box(&[]), None) {
-            Pick::Member(lease) => lease,
-            _ => unreachable!("everyone is healthy"),
-        });
-    });
 
-    let live = new(Plan { policy: Policy::Fastest { sensitivity: Duration::from_millis(20) }, ..plan() });
+    let live = new(plan_of(MEMBERS, Policy::Fastest { sensitivity: Duration::from_millis(20) }));
     let mut sent = 0;
     let mut latency_moves = |now: Duration| {
         sent += 1;
@@ -89,5 +92,25 @@ fn pool(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, pool);
+fn leases(criterion: &mut Criterion) {
+    for (name, policy) in POLICIES {
+        for members in [10, MEMBERS] {
+            let pool = Pool::new("web", Duration::ZERO, plan_of(members, policy.clone()), Arc::default());
+            let tried = [3, 7].map(|index: usize| pool.roster().members()[index].id());
+            let mut number = 0_u64;
+            let mut lease = |tried: &[MemberId]| {
+                // Another key each time.
+                number = number.wrapping_add(0x9E37_79B9_7F4A_7C15);
+                match pool.pick(black_box(tried), Some(&number.to_le_bytes())) {
+                    Pick::Member(lease) => lease,
+                    _ => unreachable!("everyone is healthy"),
+                }
+            };
+            criterion.bench_function(&format!("lease_first/{name}/{members}"), |b| b.iter(|| lease(&[])));
+            criterion.bench_function(&format!("lease_retry/{name}/{members}"), |b| b.iter(|| lease(&tried)));
+        }
+    }
+}
+
+criterion_group!(benches, pool, leases);
 criterion_main!(benches);

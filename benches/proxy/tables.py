@@ -1,0 +1,91 @@
+"""What is printed: the circumstances, then a table; for people, or as Markdown."""
+
+import os
+import platform
+import statistics
+import subprocess
+import time
+
+COLUMNS = [
+    # Of a figure: its heading, its digits after the point, whether it is compared with the first row's.
+    ("cpu", "CPU µs/request", 1, True),
+    ("rate", "requests/s", 0, True),
+    ("p50", "p50 ms", 2, False),
+    ("p99", "p99 ms", 2, False),
+    ("memory", "RSS MiB", 1, True),
+    ("busy", "its CPU busy %", 0, False),
+]
+
+
+def introduce(args, profile, root, processors):
+    """What a reader has to know of the run."""
+    proxy, others = processors
+    if proxy == others:
+        print("WARNING: one processor. The load and the origin compete with the proxy: CPU per request and memory stand,\n"
+              "requests/s and latencies say little.\n")
+    facts = [
+        f"{time.strftime('%Y-%m-%d')}, {len(os.sched_getaffinity(0))} processors ({model()}), Linux {platform.release()}, "
+        f"load average {os.getloadavg()[0]:.1f} at the start",
+        f"pulsegate {first(['git', '-C', root, 'describe', '--always', '--dirty'])}, profile `{profile}`"
+        + (" (a release is some percent faster)" if profile == "quick" else "")
+        + f"; {first(['nginx', '-v'])}; {first(['haproxy', '-v']).split(' - ')[0]}; wrk",
+        f"{args.rounds} × {args.seconds} s, {args.connections} connections; the proxy on processor {proxy}, origin "
+        f"and load on processor {others}",
+        "access logs to a file: pulsegate JSON; nginx combined, in a buffer of 64 KiB; HAProxy httplog, written line by "
+        "line; bare Pingora none. Probes every second: pulsegate and HAProxy",
+    ]
+    print("\n".join(f"- {fact}" for fact in facts) + "\n", flush=True)
+
+
+def model():
+    with open("/proc/cpuinfo") as info:
+        return next((line.split(":")[1].strip() for line in info if line.startswith("model name")), platform.machine())
+
+
+def first(command):
+    """The first line of what it says, wherever it says it."""
+    said = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True).stdout.splitlines()
+    return said[0].replace("nginx version: ", "").replace("HAProxy version", "HAProxy") if said else "?"
+
+
+def show(args, chosen, rounds):
+    base = chosen[0]
+    heading = [""]
+    for _, title, _, is_compared in COLUMNS:
+        heading += [title, f"× {base.about}"] if is_compared else [title]
+    if args.table == "features":
+        heading.insert(2, "more µs")
+    rows = [heading] + [row(args, peer, base, rounds) for peer in chosen]
+    (markdown if args.markdown else plain)(rows)
+
+
+def row(args, peer, base, rounds):
+    cells = [peer.about]
+    for figure, _, digits, is_compared in COLUMNS:
+        own = [figures[peer.name][figure] for figures in rounds]
+        base_s = [figures[base.name][figure] for figures in rounds]
+        cells.append(spread(own, digits))
+        if figure == "cpu" and args.table == "features":
+            cells.append(spread([one - other for one, other in zip(own, base_s)], 1, "+"))
+        if is_compared:
+            cells.append(spread([one / other for one, other in zip(own, base_s)], 2))
+    return cells
+
+
+def spread(values, digits, sign=""):
+    """Median, least and most."""
+    written = [f"{value:{sign},.{digits}f}" for value in (statistics.median(values), min(values), max(values))]
+    return written[0] if len(values) == 1 else f"{written[0]} ({written[1]}–{written[2]})"
+
+
+def markdown(rows):
+    heading, *others = rows
+    for cells in [heading, ["---"] + ["--:"] * (len(heading) - 1), *others]:
+        print(f"| {' | '.join(cells)} |")
+
+
+def plain(rows):
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    for row in rows:
+        print("  ".join(cell.ljust(width) if column == 0 else cell.rjust(width)
+                        for column, (cell, width) in enumerate(zip(row, widths))).rstrip())
