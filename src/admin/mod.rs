@@ -7,26 +7,35 @@
 //! Not here: what the answers mean (`views`), what is done (`control`).
 
 mod accept;
+mod extract;
 mod guard;
+mod manners;
+mod pools;
 mod problem;
+mod status;
 mod views;
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 
-use axum::extract::{Path, State};
+use axum::Router;
+use axum::extract::FromRef;
 use axum::http::StatusCode;
 use axum::middleware;
-use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
-use axum::{Json, Router};
+use axum::routing::{MethodRouter, get, post};
 
 use crate::control::{Control, SetupError};
-use crate::health::Admin;
-use crate::snapshot::Served;
 use guard::Guard;
 use problem::Problem;
-use views::{MemberView, PoolView};
+
+/// What handlers reach; each takes the part it needs.
+#[derive(Debug, Clone)]
+struct Reach {
+    control: Arc<Control>,
+}
+
+/// A path and what answers there, method by method.
+type Endpoint = (&'static str, MethodRouter<Reach>);
 
 /// Binds the admin address; nothing is answered yet.
 ///
@@ -46,90 +55,41 @@ pub fn serve(socket: TcpListener, control: Arc<Control>) {
         Err(error) => return tracing::error!(target: "server", %error, "no admin listener"),
     };
     tracing::info!(target: "server", kind = "admin", listener = "admin", address = %address, "listening");
-    tokio::spawn(accept::accept(listener, router(control, address)));
+    tokio::spawn(accept::accept(listener, router(Reach { control }, address)));
 }
 
-fn router(control: Arc<Control>, bound: SocketAddr) -> Router {
-    let guard = Guard { control: control.clone(), bound };
-    let writing = Router::new()
-        .route("/api/v1/pools/{pool}/members/{member}/{action}", post(act))
-        .route_layer(middleware::from_fn_with_state(guard.clone(), guard::writing));
-    Router::new()
-        .route("/livez", get(|| async { "ok\n" }))
-        .route("/readyz", get(readyz))
-        .route("/api/v1/pools", get(pools))
-        .route("/api/v1/pools/{pool}", get(pool))
+/// What only looks.
+fn reading() -> Vec<Endpoint> {
+    vec![
+        ("/livez", get(status::livez)),
+        ("/readyz", get(status::readyz)),
+        ("/api/v1/pools", get(pools::pools)),
+        ("/api/v1/pools/{pool}", get(pools::pool)),
+    ]
+}
+
+/// What changes something.
+fn writing() -> Vec<Endpoint> {
+    vec![("/api/v1/pools/{pool}/members/{member}/{action}", post(pools::act))]
+}
+
+fn router(reach: Reach, bound: SocketAddr) -> Router {
+    let guard = Guard { control: reach.control.clone(), bound };
+    let routes = |endpoints: Vec<Endpoint>| {
+        endpoints.into_iter().fold(Router::new(), |router, (path, methods)| router.route(path, methods))
+    };
+    let writing = routes(writing()).route_layer(middleware::from_fn_with_state(guard.clone(), guard::writing));
+    routes(reading())
         .merge(writing)
         .fallback(|| async { Problem::new(StatusCode::NOT_FOUND, "there is nothing here") })
         .method_not_allowed_fallback(|| async { Problem::new(StatusCode::METHOD_NOT_ALLOWED, "not with this method") })
         .layer(middleware::from_fn_with_state(guard, guard::reading))
-        .with_state(control)
+        .layer(middleware::from_fn(manners::manners))
+        .with_state(reach)
 }
 
-async fn readyz(State(control): State<Arc<Control>>) -> Response {
-    match control.readiness() {
-        Ok(()) => "ok\n".into_response(),
-        Err(why) => (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")).into_response(),
+impl FromRef<Reach> for Arc<Control> {
+    fn from_ref(reach: &Reach) -> Arc<Control> {
+        reach.control.clone()
     }
-}
-
-async fn pools(State(control): State<Arc<Control>>) -> Json<Vec<PoolView>> {
-    let snapshot = control.snapshot();
-    let mut views: Vec<_> = snapshot.pools.values().map(|pool| PoolView::new(&control, pool)).collect();
-    views.sort_by(|a, b| a.name.cmp(&b.name));
-    Json(views)
-}
-
-async fn pool(State(control): State<Arc<Control>>, Path(name): Path<String>) -> Result<Json<PoolView>, Problem> {
-    let snapshot = control.snapshot();
-    let pool = snapshot.pools.get(&name).ok_or_else(|| no_pool(&name))?;
-    Ok(Json(PoolView::new(&control, pool)))
-}
-
-async fn act(
-    State(control): State<Arc<Control>>,
-    Path((pool, member, action)): Path<(String, String, String)>,
-) -> Result<Json<MemberView>, Problem> {
-    let snapshot = control.snapshot();
-    let served = snapshot.pools.get(&pool).ok_or_else(|| no_pool(&pool))?;
-    let member = only_one(served, &pool, &member)?;
-    let no_member = || Problem::new(StatusCode::NOT_FOUND, format!("pool {pool:?} has no member {member:?}"));
-    let administer = |admin| control.administer(&pool, &member, admin).ok_or_else(no_member);
-    match action.as_str() {
-        "enable" => administer(Admin::Enabled)?,
-        "drain" => administer(Admin::Draining)?,
-        "disable" => administer(Admin::Disabled)?,
-        "probe" => {
-            if !control.probe_now(&pool, &member).ok_or_else(no_member)? {
-                let why = "it is not probed: the pool has no probe, or the member is disabled or has no address";
-                return Err(Problem::new(StatusCode::CONFLICT, format!("member {member:?}: {why}")));
-            }
-        }
-        _ => {
-            let known = "enable, drain, disable and probe";
-            return Err(Problem::new(StatusCode::NOT_FOUND, format!("no action {action:?}; there are {known}")));
-        }
-    }
-    MemberView::find(&control, served, &member).map(Json).ok_or_else(no_member)
-}
-
-/// The address of the member that is called `wanted`, which is its address or a name that no other has.
-fn only_one(served: &Served, pool: &str, wanted: &str) -> Result<String, Problem> {
-    let roster = served.live.roster();
-    if roster.members().iter().any(|member| **member.label() == *wanted) {
-        return Ok(wanted.to_owned());
-    }
-    let named = roster.members().iter().filter(|member| member.key().name == wanted);
-    match named.map(|member| &**member.label()).collect::<Vec<_>>().as_slice() {
-        [] => Err(Problem::new(StatusCode::NOT_FOUND, format!("pool {pool:?} has no member {wanted:?}"))),
-        [one] => Ok((*one).to_owned()),
-        several => {
-            let why = format!("{wanted:?} is {} members; name one: {}", several.len(), several.join(", "));
-            Err(Problem::new(StatusCode::CONFLICT, why))
-        }
-    }
-}
-
-fn no_pool(name: &str) -> Problem {
-    Problem::new(StatusCode::NOT_FOUND, format!("no pool {name:?}"))
 }

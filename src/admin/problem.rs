@@ -1,27 +1,35 @@
 //! Errors as RFC 9457 has them.
 
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use serde_json::json;
+use serde::Serialize;
 
 /// An answer of `application/problem+json`.
-#[derive(Debug)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Problem {
-    status: StatusCode,
+    /// No more than the status says.
+    r#type: &'static str,
+    /// The status in words.
+    title: &'static str,
+    /// As in the status line.
+    status: u16,
+    /// What is wrong with this request.
     detail: String,
 }
 
 impl Problem {
     /// A problem with this status; `detail` is for people.
     pub fn new(status: StatusCode, detail: impl Into<String>) -> Problem {
-        Problem { status, detail: detail.into() }
+        let title = status.canonical_reason().unwrap_or("Error");
+        Problem { r#type: "about:blank", title, status: status.as_u16(), detail: detail.into() }
     }
 }
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let title = self.status.canonical_reason().unwrap_or("Error");
-        let body = json!({ "title": title, "status": self.status.as_u16(), "detail": self.detail }).to_string();
-        (self.status, [(header::CONTENT_TYPE, "application/problem+json")], body).into_response()
+        let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let mut response = (status, axum::Json(self)).into_response();
+        response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        response
     }
 }

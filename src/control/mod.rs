@@ -149,6 +149,11 @@ impl Control {
         self.draining.load(Relaxed)
     }
 
+    /// Turns true when the process is about to end.
+    pub fn ending(&self) -> watch::Receiver<bool> {
+        self.ending.subscribe()
+    }
+
     /// Ready for traffic: first verdicts are in or were waited for, every required pool can serve, and it is not ending.
     /// Otherwise says why not. Looking lets time pass in each pool, so that a wait that is over counts as over even where its
     /// timer is late.

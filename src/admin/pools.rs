@@ -1,0 +1,78 @@
+//! Pools and their members: to look at, and to act on.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+
+use super::extract::Path;
+use super::problem::Problem;
+use super::views::{MemberView, PoolView};
+use crate::control::Control;
+use crate::health::Admin;
+use crate::snapshot::Served;
+
+/// All pools, by name.
+pub async fn pools(State(control): State<Arc<Control>>) -> Json<Vec<PoolView>> {
+    let snapshot = control.snapshot();
+    let mut views: Vec<_> = snapshot.pools.values().map(|pool| PoolView::new(&control, pool)).collect();
+    views.sort_by(|a, b| a.name.cmp(&b.name));
+    Json(views)
+}
+
+/// One pool.
+pub async fn pool(State(control): State<Arc<Control>>, Path(name): Path<String>) -> Result<Json<PoolView>, Problem> {
+    let snapshot = control.snapshot();
+    let pool = snapshot.pools.get(&name).ok_or_else(|| no_pool(&name))?;
+    Ok(Json(PoolView::new(&control, pool)))
+}
+
+/// An operator's word on a member, or a probe of it now.
+pub async fn act(
+    State(control): State<Arc<Control>>,
+    Path((pool, member, action)): Path<(String, String, String)>,
+) -> Result<Json<MemberView>, Problem> {
+    let snapshot = control.snapshot();
+    let served = snapshot.pools.get(&pool).ok_or_else(|| no_pool(&pool))?;
+    let member = only_one(served, &pool, &member)?;
+    let no_member = || Problem::new(StatusCode::NOT_FOUND, format!("pool {pool:?} has no member {member:?}"));
+    let administer = |admin| control.administer(&pool, &member, admin).ok_or_else(no_member);
+    match action.as_str() {
+        "enable" => administer(Admin::Enabled)?,
+        "drain" => administer(Admin::Draining)?,
+        "disable" => administer(Admin::Disabled)?,
+        "probe" => {
+            if !control.probe_now(&pool, &member).ok_or_else(no_member)? {
+                let why = "it is not probed: the pool has no probe, or the member is disabled or has no address";
+                return Err(Problem::new(StatusCode::CONFLICT, format!("member {member:?}: {why}")));
+            }
+        }
+        _ => {
+            let known = "enable, drain, disable and probe";
+            return Err(Problem::new(StatusCode::NOT_FOUND, format!("no action {action:?}; there are {known}")));
+        }
+    }
+    MemberView::find(&control, served, &member).map(Json).ok_or_else(no_member)
+}
+
+/// The address of the member that is called `wanted`, which is its address or a name that no other has.
+fn only_one(served: &Served, pool: &str, wanted: &str) -> Result<String, Problem> {
+    let roster = served.live.roster();
+    if roster.members().iter().any(|member| **member.label() == *wanted) {
+        return Ok(wanted.to_owned());
+    }
+    let named = roster.members().iter().filter(|member| member.key().name == wanted);
+    match named.map(|member| &**member.label()).collect::<Vec<_>>().as_slice() {
+        [] => Err(Problem::new(StatusCode::NOT_FOUND, format!("pool {pool:?} has no member {wanted:?}"))),
+        [one] => Ok((*one).to_owned()),
+        several => {
+            let why = format!("{wanted:?} is {} members; name one: {}", several.len(), several.join(", "));
+            Err(Problem::new(StatusCode::CONFLICT, why))
+        }
+    }
+}
+
+fn no_pool(name: &str) -> Problem {
+    Problem::new(StatusCode::NOT_FOUND, format!("no pool {name:?}"))
+}
