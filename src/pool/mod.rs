@@ -22,7 +22,7 @@ mod settled;
 mod tests;
 mod usage;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -44,7 +44,7 @@ use hall::{Entry, Hall};
 use crate::balance::{Policy, Rings, Seat};
 use crate::config::Capacity;
 use crate::health::{self, Admin, Change, MemberId, Mode, Pace, PoolHealth, Rules, Sample, Spec, Standing, Verdict};
-use crate::telemetry::{EventLog, HEALTH};
+use crate::telemetry::{EventLog, Moves};
 
 /// Requests that may wait for a first verdict at once; one too many is refused (health.md §2).
 const WAITERS: usize = 10_000;
@@ -128,6 +128,24 @@ pub enum Pick {
 impl Pool {
     /// A pool that starts at `now`. Its first turn is at random, so that restarts do not favour the first member.
     pub fn new(name: &str, now: Duration, plan: Plan, events: Arc<EventLog>) -> Pool {
+        let pool = Pool::made(name, now, plan, events);
+        let board = pool.board();
+        if board.health.picture().mode == Mode::Down {
+            // From its first moment: nothing else would ever tell.
+            pool.events.announce(name, &board.health, &[Change::Mode { from: Mode::Waiting, to: Mode::Down }]);
+        }
+        drop(board);
+        pool
+    }
+
+    /// The same for a pool that a reload brings: it is told of, with how it begins.
+    pub fn added(name: &str, now: Duration, plan: Plan, events: Arc<EventLog>) -> Pool {
+        let pool = Pool::made(name, now, plan, events);
+        pool.events.announce_new(name, &pool.board().health);
+        pool
+    }
+
+    fn made(name: &str, now: Duration, plan: Plan, events: Arc<EventLog>) -> Pool {
         let Plan { rules, policy, budget_percent, members: specs, limits } = plan;
         let settles_at = now + rules.initial_wait;
         let rings = rings(&policy, &specs, None);
@@ -136,10 +154,6 @@ impl Pool {
         let members: Vec<_> = health.members().iter().map(|m| Arc::new(Member::new(m, &hall, &[]))).collect();
         limit(&members, &limits);
         let roster = Roster::new(&health, &policy, rings.as_deref(), &members);
-        if health.picture().mode == Mode::Down {
-            // From its first moment: nothing else would ever tell.
-            events.announce(name, &health, &[Change::Mode { from: Mode::Waiting, to: Mode::Down }]);
-        }
         Pool {
             name: name.into(),
             board: Mutex::new(Board {
@@ -266,12 +280,12 @@ impl Pool {
         self.changed.notified()
     }
 
-    /// A probe's sample. `None`: the member is gone or another, and nothing was learnt.
+    /// A probe's sample. `None`: the member is gone or another, or the pool is, and nothing was learnt.
     pub fn report(&self, now: Duration, id: MemberId, fingerprint: u64, sample: Sample) -> Option<Pace> {
         let mut board = self.board();
         board.health.member(id).filter(|m| m.spec().fingerprint == fingerprint)?;
+        let index = board.health.index_of(id).filter(|index| !board.members[*index].is_removed())?;
         let changes = board.health.observe(now, id, fingerprint, sample);
-        let index = board.health.index_of(id)?;
         let member = &board.health.members()[index];
         let pace = member.pace();
         let latency_changed = board.members[index].learn(member);
@@ -311,19 +325,18 @@ impl Pool {
     pub fn reshape(&self, now: Duration, plan: Plan) {
         let Plan { rules, policy, budget_percent, members: specs, limits } = plan;
         // Before the lock is taken: a large ring takes its time.
-        let present = self.board().rings.clone();
-        let rings = rings(&policy, &specs, present);
+        let rings_before = self.board().rings.clone();
+        let rings = rings(&policy, &specs, rings_before);
         let mut board = self.board();
         let was_settled = board.is_settled(now);
         let wanted = wanted(&board.health);
-        let gone = leavers(&board.health);
+        let present = standings(&board.health);
         let changes = board.health.reshape(now, rules, specs);
         let changes = in_effect(changes, &wanted, &board.health);
-        self.tell_of_leavers(gone, &board.health);
+        let moves = moves(present, &board.health);
         let former = board.former();
         self.hall.set(&limits, board.in_flight());
         let mut before: HashMap<MemberId, Arc<Member>> = board.members.drain(..).map(|m| (m.id(), m)).collect();
-        self.tell_of_joiners(&before, &board.health);
         let mut by_key: HashMap<&health::Key, Vec<&Arc<Member>>> = HashMap::new();
         former.iter().for_each(|member| by_key.entry(member.key()).or_default().push(member));
         let members = board.health.members().iter().map(|m| keep_or_make(&before, m, &self.hall, &by_key));
@@ -346,41 +359,16 @@ impl Pool {
         board.policy = policy;
         board.rings = rings;
         self.budget.set_percent(budget_percent);
-        self.publish(&mut board, now, &changes, true);
+        self.show(&mut board, now);
+        self.events.announce_moves(&self.name, &board.health, &moves);
+        self.events.announce(&self.name, &board.health, &changes);
     }
 
     /// A reload took the whole pool out: so are its members.
     pub fn remove(&self) {
-        self.board().members.iter().for_each(|member| member.remove());
-    }
-
-    /// A member that a reload took out: what was told of it last is not to stand for ever.
-    fn tell_of_leavers(&self, before: Vec<(MemberId, health::Key, Standing)>, health: &PoolHealth) {
-        for (id, key, standing) in before {
-            if health.index_of(id).is_none() {
-                let member = key.address.map_or(key.name, |address| address.to_string());
-                let (pool, from) = (&*self.name, standing.as_str());
-                tracing::info!(
-                    target: HEALTH, kind = "member", pool, member, from, to = "removed", observed = false,
-                    "member {member} of {pool} is no longer configured, it was {from}"
-                );
-            }
-        }
-    }
-
-    /// A member that joins with a standing of its own, as one does that is remembered: of others their first verdict tells.
-    fn tell_of_joiners(&self, before: &HashMap<MemberId, Arc<Member>>, health: &PoolHealth) {
-        for (joiner, standing) in health.members().iter().zip(&health.picture().standings) {
-            if !before.contains_key(&joiner.id()) && *standing != Standing::Unknown {
-                let key = &joiner.spec().key;
-                let member = key.address.map_or_else(|| key.name.clone(), |address| address.to_string());
-                let (pool, to) = (&*self.name, standing.as_str());
-                tracing::info!(
-                    target: HEALTH, kind = "member", pool, member, from = "added", to, observed = false,
-                    "member {member} of {pool} joins, it is {to}"
-                );
-            }
-        }
+        let board = self.board();
+        board.members.iter().for_each(|member| member.remove());
+        self.events.announce_gone(&self.name, board.health.picture().mode);
     }
 
     /// Whether the first verdicts are in, or have been waited for long enough. It stays so over reloads, unless one leaves
@@ -400,12 +388,17 @@ impl Pool {
         if changes.is_empty() && !rebuild {
             return;
         }
+        self.show(board, now);
+        self.events.announce(&self.name, &board.health, changes);
+    }
+
+    /// Makes what changed visible to requests.
+    fn show(&self, board: &mut Board, now: Duration) {
         board.roster_at = now;
         board.roster_is_stale = false;
         self.roster.store(Arc::new(Roster::new(&board.health, &board.policy, board.rings.as_deref(), &board.members)));
         self.changed.notify_waiters();
         self.hall.queue.wake();
-        self.events.announce(&self.name, &board.health, changes);
     }
 
     fn board(&self) -> MutexGuard<'_, Board> {
@@ -474,9 +467,17 @@ fn in_effect(changes: Vec<Change>, before: &HashMap<MemberId, Admin>, health: &P
 }
 
 /// Everyone in the pool, with what would be told if they left.
-fn leavers(health: &PoolHealth) -> Vec<(MemberId, health::Key, Standing)> {
+fn standings(health: &PoolHealth) -> Vec<(MemberId, health::Key, Standing)> {
     let standings = health.picture().standings.iter();
     health.members().iter().zip(standings).map(|(m, s)| (m.id(), m.spec().key.clone(), *s)).collect()
+}
+
+/// Who has left since `before`, and who has joined.
+fn moves(before: Vec<(MemberId, health::Key, Standing)>, health: &PoolHealth) -> Moves {
+    let known: HashSet<MemberId> = before.iter().map(|(id, ..)| *id).collect();
+    let joined = health.members().iter().map(health::Member::id).filter(|id| !known.contains(id));
+    let left = before.into_iter().filter(|(id, ..)| health.index_of(*id).is_none());
+    Moves { joined: joined.collect(), left: left.map(|(_, key, standing)| (key, standing)).collect() }
 }
 
 /// The live part of a member: the one it has, if it is no newcomer.

@@ -353,7 +353,10 @@ fn a_weight_that_becomes_zero_is_told_like_an_order_to_drain() {
     let pool = Pool::new("web", ms(0), plan(1), events.clone());
     let told = || {
         let last = events.since(0, 100);
-        last.iter().filter(|e| e.member.is_some()).map(|e| format!("{} -> {}", e.from, e.to)).collect::<Vec<_>>()
+        last.iter()
+            .filter(|e| e.member.is_some())
+            .map(|e| format!("{} -> {}", e.from.as_deref().unwrap_or("-"), e.to.as_deref().unwrap_or("-")))
+            .collect::<Vec<_>>()
     };
     pool.reshape(ms(1), plan(0));
     assert_eq!(told(), ["enabled -> draining"]);

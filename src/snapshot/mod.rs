@@ -21,13 +21,15 @@ use crate::config::{self, Config, authority};
 use crate::health::{Key, Spec};
 use crate::pool::{Limits, Plan, Pool};
 use crate::route::Table;
-use crate::telemetry::{EventLog, HEALTH};
+use crate::telemetry::EventLog;
 
 /// One generation.
 #[derive(Debug)]
 pub struct Snapshot {
     /// Counts up from 1.
     pub generation: u64,
+    /// Since when it is the present one, in monotonic time.
+    pub since: Duration,
     /// What was configured.
     pub config: Arc<Config>,
     /// Where requests go.
@@ -125,6 +127,7 @@ impl Snapshot {
                     served.live.reshape(now, plan);
                     served.live.clone()
                 }
+                None if old.is_some() => Arc::new(Pool::added(name, now, plan, events.clone())),
                 None => Arc::new(Pool::new(name, now, plan, events.clone())),
             };
             let served = Served {
@@ -139,16 +142,11 @@ impl Snapshot {
             (name.clone(), Arc::new(served))
         });
         let pools: HashMap<String, Arc<Served>> = pools.collect();
-        for (pool, served) in old.iter().flat_map(|old| &old.pools).filter(|(pool, _)| !pools.contains_key(*pool)) {
-            served.live.remove();
-            let from = served.live.roster().mode().as_str();
-            tracing::info!(
-                target: HEALTH, kind = "pool", pool, from, to = "removed", observed = false,
-                "pool {pool} is no longer configured, it was {from}"
-            );
-        }
+        let gone = old.iter().flat_map(|old| &old.pools).filter(|(name, _)| !pools.contains_key(*name));
+        gone.for_each(|(_, served)| served.live.remove());
         Snapshot {
             generation: old.map_or(1, |old| old.generation + 1),
+            since: now,
             pools,
             routes: Table::new(config.routes.clone()),
             config,

@@ -11,17 +11,17 @@ mod words;
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
-use serde::Serialize;
+use tokio::sync::watch;
 
-use super::record::wall_time;
+use super::record::Rfc3339;
 use crate::clock;
-use crate::health::{Change, PoolHealth};
+use crate::health::{Change, Key, MemberId, Mode, PoolHealth, Standing};
 
 /// Events kept for the admin API.
-const KEPT: usize = 4096;
+const KEPT: usize = 1000;
 
 /// What an event is about (interfaces.md, Event log).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -45,35 +45,38 @@ pub enum Kind {
 }
 
 /// How loud an event is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Severity {
     /// As it should be.
     Info,
     /// Somebody may want to look.
     Warn,
+    /// What somebody wanted was not done.
+    Error,
 }
 
 /// One transition. Absent fields are null in the API and left out of the log.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Event {
     /// Counts up from 1 in one process.
     pub id: u64,
     /// When it was announced.
-    #[serde(serialize_with = "wall_time")]
     pub time: SystemTime,
     /// What it is about.
     pub kind: Kind,
     /// How loud it is.
     pub level: Severity,
     /// The pool's name.
-    pub pool: String,
+    pub pool: Option<String>,
     /// The member as the pool shows it.
     pub member: Option<String>,
-    /// What it was: a verdict, admin state, standing, mode or tier, by kind.
-    pub from: String,
-    /// What it is now.
-    pub to: String,
+    /// How many further members it is about, where it names none: of many that change alike in one step, only the first
+    /// have an event each.
+    pub count: Option<usize>,
+    /// What it was: a verdict, admin state, standing, mode or tier, by kind; `added` of what was not there.
+    pub from: Option<String>,
+    /// What it is now; `removed` of what is not there any more.
+    pub to: Option<String>,
     /// Why: the word of the fail that made a member unhealthy.
     pub reason: Option<&'static str>,
     /// Why, for people: `503, expected 200-299`.
@@ -85,11 +88,11 @@ pub struct Event {
     /// Its probe latency.
     pub latency_ms: Option<f64>,
     /// Members of the serving tier that take traffic.
-    pub in_rotation: usize,
+    pub in_rotation: Option<usize>,
     /// Members of the serving tier.
-    pub total: usize,
+    pub total: Option<usize>,
     /// The pool's mode after the step.
-    pub mode: &'static str,
+    pub mode: Option<&'static str>,
     /// True: what an `observe` rule would have done.
     pub observed: bool,
     /// The whole of it in a sentence.
@@ -104,10 +107,34 @@ pub struct Counters {
 }
 
 /// Tells of changes, and remembers the latest. One for the process, shared.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct EventLog {
+    instance: String,
     counters: Counters,
     recent: Mutex<Recent>,
+    last_id: watch::Sender<u64>,
+}
+
+/// Who has left a pool in a step, with the standing of each before it, and who has joined.
+#[derive(Debug, Clone, Default)]
+pub struct Moves {
+    /// In the order they had.
+    pub left: Vec<(Key, Standing)>,
+    /// In the order they have.
+    pub joined: Vec<MemberId>,
+}
+
+/// A look at the remembered events from one id on.
+#[derive(Debug, Clone)]
+pub struct Glance {
+    /// Oldest first.
+    pub events: Vec<Arc<Event>>,
+    /// How many after that id are not remembered any more.
+    pub missed: u64,
+    /// Of the oldest remembered; the next one's where there is none.
+    pub first_id: u64,
+    /// Of the latest; 0 before the first.
+    pub last_id: u64,
 }
 
 #[derive(Debug, Default)]
@@ -116,17 +143,66 @@ struct Recent {
     last_id: u64,
 }
 
+impl Event {
+    /// An event of now, of which nothing is known but this.
+    pub fn new(kind: Kind, level: Severity, message: String) -> Event {
+        Event {
+            id: 0,
+            time: clock::wall(),
+            kind,
+            level,
+            pool: None,
+            member: None,
+            count: None,
+            from: None,
+            to: None,
+            reason: None,
+            detail: None,
+            standing: None,
+            window: None,
+            latency_ms: None,
+            in_rotation: None,
+            total: None,
+            mode: None,
+            observed: false,
+            message,
+        }
+    }
+
+    /// When it was announced, as RFC 3339.
+    pub fn rfc3339(&self) -> String {
+        Rfc3339(self.time).to_string()
+    }
+}
+
 impl EventLog {
     /// Announces what one step of `health` returned, with the pool as it stands after that step. Returns the events, for
     /// who counts by more labels than this does.
     pub fn announce(&self, pool: &str, health: &PoolHealth, changes: &[Change]) -> Vec<Arc<Event>> {
-        words::describe(clock::wall(), pool, health, changes).into_iter().map(|event| self.publish(event)).collect()
+        words::describe(pool, health, changes).into_iter().map(|event| self.publish(event)).collect()
+    }
+
+    /// Announces who has left a pool and who has joined it, with the pool as it stands now.
+    pub fn announce_moves(&self, pool: &str, health: &PoolHealth, moves: &Moves) {
+        for event in words::describe_moves(pool, health, moves) {
+            self.publish(event);
+        }
+    }
+
+    /// Announces a pool that a reload brings.
+    pub fn announce_new(&self, pool: &str, health: &PoolHealth) {
+        self.publish(words::new_pool(pool, health));
+    }
+
+    /// Announces that a reload has taken a pool out, which served in this mode.
+    pub fn announce_gone(&self, pool: &str, mode: Mode) {
+        self.publish(words::gone_pool(pool, mode));
     }
 
     /// Announces one event that did not come from a pool's health: a reload, a composite, a route's failover.
     pub fn publish(&self, mut event: Event) -> Arc<Event> {
         self.counters.count(&event);
-        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut recent = self.recent();
         recent.last_id += 1;
         event.id = recent.last_id;
         let event = Arc::new(event);
@@ -136,24 +212,61 @@ impl EventLog {
         recent.events.push_back(Arc::clone(&event));
         // Under the lock, so that the log has the order of the ids; the log never waits.
         log(&event);
+        self.last_id.send_replace(event.id);
         event
     }
 
     /// The first `limit` of the remembered events with an id over `id`, oldest first.
     pub fn since(&self, id: u64, limit: usize) -> Vec<Arc<Event>> {
-        let recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
-        let first = recent.events.partition_point(|event| event.id <= id);
-        recent.events.range(first..).take(limit).cloned().collect()
+        self.glance(id, limit).events
+    }
+
+    /// The same, with what cannot be had any more.
+    pub fn glance(&self, id: u64, limit: usize) -> Glance {
+        let recent = self.recent();
+        let from = recent.events.partition_point(|event| event.id <= id);
+        let first_id = recent.events.front().map_or(recent.last_id + 1, |event| event.id);
+        Glance {
+            events: recent.events.range(from..).take(limit).cloned().collect(),
+            missed: (first_id - 1).saturating_sub(id),
+            first_id,
+            last_id: recent.last_id,
+        }
     }
 
     /// The id of the latest event; 0 before the first.
     pub fn last_id(&self) -> u64 {
-        self.recent.lock().unwrap_or_else(PoisonError::into_inner).last_id
+        self.recent().last_id
+    }
+
+    /// Whose ids these are: another process counts anew.
+    pub fn instance(&self) -> &str {
+        &self.instance
+    }
+
+    /// The id of the latest event, to be waited on. Whoever is late loses nothing but what is not remembered any more.
+    pub fn latest(&self) -> watch::Receiver<u64> {
+        self.last_id.subscribe()
     }
 
     /// Counts since the start.
     pub fn counters(&self) -> &Counters {
         &self.counters
+    }
+
+    fn recent(&self) -> MutexGuard<'_, Recent> {
+        self.recent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Default for EventLog {
+    fn default() -> EventLog {
+        EventLog {
+            instance: format!("{:08x}", fastrand::u32(..)),
+            counters: Counters::default(),
+            recent: Mutex::default(),
+            last_id: watch::Sender::new(0),
+        }
     }
 }
 
@@ -175,7 +288,7 @@ impl Counters {
 
     fn count(&self, event: &Event) {
         self.by_kind[event.kind as usize].fetch_add(1, Ordering::Relaxed);
-        if event.kind == Kind::Fallback && event.to == "fallback" && !event.observed {
+        if event.kind == Kind::Fallback && event.to.as_deref() == Some("fallback") && !event.observed {
             self.fallbacks.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -209,25 +322,37 @@ impl Kind {
     }
 }
 
-impl Serialize for Kind {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.as_str())
+impl Severity {
+    /// The word in the API.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Severity::Info => "info",
+            Severity::Warn => "warn",
+            Severity::Error => "error",
+        }
     }
 }
 
-/// The one line. `tracing` fixes an event's level where it is written, hence two.
+/// The one line. `tracing` fixes an event's level where it is written, hence three.
 fn log(event: &Event) {
-    let Event { kind, pool, from, to, reason, standing, latency_ms, mode, observed, message, .. } = event;
-    let (kind, in_rotation, total) = (kind.as_str(), event.in_rotation as u64, event.total as u64);
-    let (member, detail, window) = (event.member.as_deref(), event.detail.as_deref(), event.window.as_deref());
+    let Event { kind, reason, standing, latency_ms, mode, observed, message, .. } = event;
+    let (kind, pool, member) = (kind.as_str(), event.pool.as_deref(), event.member.as_deref());
+    let (from, to) = (event.from.as_deref(), event.to.as_deref());
+    let (detail, window) = (event.detail.as_deref(), event.window.as_deref());
+    let number = |number: Option<usize>| number.map(|number| number as u64);
+    let (count, in_rotation, total) = (number(event.count), number(event.in_rotation), number(event.total));
     match event.level {
         Severity::Info => tracing::info!(
-            target: super::HEALTH, kind, pool, member, from, to, reason, detail, standing, window, latency_ms, in_rotation,
-            total, mode, observed, "{message}"
+            target: super::HEALTH, kind, pool, member, count, from, to, reason, detail, standing, window, latency_ms,
+            in_rotation, total, mode, observed, "{message}"
         ),
         Severity::Warn => tracing::warn!(
-            target: super::HEALTH, kind, pool, member, from, to, reason, detail, standing, window, latency_ms, in_rotation,
-            total, mode, observed, "{message}"
+            target: super::HEALTH, kind, pool, member, count, from, to, reason, detail, standing, window, latency_ms,
+            in_rotation, total, mode, observed, "{message}"
+        ),
+        Severity::Error => tracing::error!(
+            target: super::HEALTH, kind, pool, member, count, from, to, reason, detail, standing, window, latency_ms,
+            in_rotation, total, mode, observed, "{message}"
         ),
     }
 }

@@ -83,18 +83,40 @@ impl Stage {
 
     fn announce(&self, changes: &[Change]) -> Vec<String> {
         let events = self.events.announce("web", &self.health, changes);
-        events.iter().map(|event| format!("{} {}: {}", word(event.level), event.kind.as_str(), event.message)).collect()
+        events
+            .iter()
+            .map(|event| format!("{} {}: {}", event.level.as_str(), event.kind.as_str(), event.message))
+            .collect()
     }
 
     fn last(&self) -> Arc<Event> {
         self.events.since(self.events.last_id() - 1, 1).remove(0)
     }
-}
 
-fn word(level: Severity) -> &'static str {
-    match level {
-        Severity::Info => "info",
-        Severity::Warn => "warn",
+    /// From what to what the last event was.
+    fn turn(&self) -> String {
+        let last = self.last();
+        [last.from.as_deref(), last.to.as_deref()].map(|word| word.unwrap_or("-")).join(" -> ")
+    }
+
+    /// A reload or a name that leaves these members in; returns what is said of who has come and gone.
+    fn move_to(&mut self, specs: Vec<Spec>) -> Vec<String> {
+        self.now += STEP;
+        let standings = &self.health.picture().standings;
+        let before: Vec<_> =
+            self.health.members().iter().zip(standings).map(|(m, s)| (m.id(), m.spec().key.clone(), *s)).collect();
+        let rules = self.health.rules().clone();
+        self.health.reshape(self.now, rules, specs);
+        let joined =
+            self.health.members().iter().map(|m| m.id()).filter(|id| before.iter().all(|(known, ..)| known != id));
+        let left = before.iter().filter(|(id, ..)| self.health.index_of(*id).is_none());
+        let moves =
+            Moves { left: left.map(|(_, key, standing)| (key.clone(), *standing)).collect(), joined: joined.collect() };
+        let seen = self.events.last_id();
+        self.events.announce_moves("web", &self.health, &moves);
+        let count = |event: &Event| event.count.map_or(String::new(), |count| format!("({count}) "));
+        let events = self.events.since(seen, usize::MAX);
+        events.iter().map(|event| format!("{}{}", count(event), event.message)).collect()
     }
 }
 
@@ -145,19 +167,29 @@ fn a_pool_of_four_falls_and_recovers_in_one_line_a_flip() {
 }
 
 #[test]
-fn an_event_has_the_fields_of_the_interface() {
+fn an_event_has_what_explains_it() {
     let mut stage = Stage::new(rules(), &[0; 4]);
     stage.pass(1);
     stage.fail(1);
     let event = stage.last();
-    let json = serde_json::to_value(&*event).unwrap();
-    let expected = serde_json::json!({
-        "id": 1, "time": json["time"], "kind": "member", "level": "warn", "pool": "web", "member": "10.0.0.1:80",
-        "from": "healthy", "to": "unhealthy", "reason": "status", "detail": "503, expected 200-299",
-        "standing": "ejected", "window": "1/2", "latency_ms": 12.4, "in_rotation": 3, "total": 4, "mode": "normal",
-        "observed": false, "message": event.message,
-    });
-    assert_eq!(json, expected);
+    let expected = Event {
+        id: 1,
+        time: event.time,
+        pool: Some("web".to_owned()),
+        member: Some("10.0.0.1:80".to_owned()),
+        from: Some("healthy".to_owned()),
+        to: Some("unhealthy".to_owned()),
+        reason: Some("status"),
+        detail: Some("503, expected 200-299".to_owned()),
+        standing: Some("ejected"),
+        window: Some("1/2".to_owned()),
+        latency_ms: Some(12.4),
+        in_rotation: Some(3),
+        total: Some(4),
+        mode: Some("normal"),
+        ..Event::new(Kind::Member, Severity::Warn, event.message.clone())
+    };
+    assert_eq!(*event, expected);
 }
 
 #[test]
@@ -173,7 +205,7 @@ fn a_place_that_passes_on_is_told_with_the_members_that_swapped() {
             "warn cap: member 10.0.0.1:80 of web, unhealthy as before, is now kept in rotation by the cap (1 of 1 allowed are ejected)",
         ]
     );
-    assert_eq!((stage.last().from.as_str(), stage.last().to.as_str()), ("ejected", "kept"));
+    assert_eq!(stage.turn(), "ejected -> kept");
     assert_eq!(stage.last().reason, Some("status"));
     let lines = stage.pass(2);
     assert_eq!(
@@ -195,7 +227,7 @@ fn another_tier_is_a_failover_and_the_way_back_a_failback() {
             "warn failover: pool web: failover: tier 1 serves, before it was tier 0; 1 of 1 member in rotation",
         ]
     );
-    assert_eq!(stage.last().mode, "failover");
+    assert_eq!(stage.last().mode, Some("failover"));
     assert_eq!(
         stage.pass(1),
         [
@@ -276,7 +308,7 @@ fn the_end_of_a_wait_is_told_whatever_else_is() {
             "info pool: pool web is fallback now, it was waiting; 2 of 2 members in rotation",
         ]
     );
-    assert_eq!((stage.last().from.as_str(), stage.last().to.as_str()), ("waiting", "fallback"));
+    assert_eq!(stage.turn(), "waiting -> fallback");
 }
 
 #[test]
@@ -287,6 +319,51 @@ fn an_operators_word_is_told() {
         stage.announce(&changes),
         ["info member: member 10.0.0.1:80 of web is draining now, it was enabled; 1 of 2 members in rotation"]
     );
+}
+
+#[test]
+fn who_comes_and_goes_is_told_and_of_many_the_first_and_how_many_more() {
+    let mut stage = Stage::new(Rules { initial: Initial::Probe, ..rules() }, &[0; 2]);
+    stage.pass(1);
+    let first: Vec<Spec> = stage.health.members().iter().map(|m| m.spec().clone()).collect();
+    let another = |n: u8| Spec {
+        key: Key { address: Some(([10, 0, 1, n], 80).into()), ..first[0].key.clone() },
+        ..first[0].clone()
+    };
+    let nameless = Spec { key: Key { address: None, ..first[0].key.clone() }, ..first[0].clone() };
+    let said = stage.move_to(vec![another(1), first[1].clone()]);
+    assert_eq!(
+        said,
+        [
+            "member 10.0.0.1:80 of web has left, it was healthy",
+            "member 10.0.1.1:80 of web joins, its health is not known yet"
+        ]
+    );
+    assert_eq!(stage.turn(), "added -> unknown");
+    let said = stage.move_to(vec![nameless.clone(), first[1].clone()]);
+    assert_eq!(said[1], "host1:80 of web has no address any more; it gets nothing");
+    let said = stage.move_to(vec![another(1), first[1].clone()]);
+    assert_eq!(said[0], "host1:80 of web has an address now");
+    let many: Vec<Spec> = (1..=200).map(another).chain([first[1].clone()]).collect();
+    let said = stage.move_to(many);
+    assert_eq!(said.len(), 11);
+    assert!(said[9].starts_with("member 10.0.1.11:80"), "{said:?}");
+    assert_eq!(said[10], "(189) 189 more members joined web, unknown now; 0 of 201 members in rotation");
+    let said = stage.move_to(vec![another(200)]);
+    assert_eq!(said.len(), 11, "all of them unknown");
+    assert_eq!(said[10], "(190) 190 more members left web, unknown before; 0 of 1 member in rotation");
+}
+
+#[test]
+fn of_many_that_change_alike_in_one_step_the_first_are_named() {
+    let mut stage = Stage::new(rules(), &[0; 30]);
+    let specs = stage.health.members().iter().map(|m| Spec { admin: Admin::Draining, ..m.spec().clone() }).collect();
+    let changes = stage.health.reshape(STEP, rules(), specs);
+    let said = stage.announce(&changes);
+    assert_eq!(said.len(), 12, "{said:?}");
+    assert!(said[9].starts_with("info member: member 10.0.0.10:80 of web is draining now"), "{said:?}");
+    assert!(said[10].starts_with("info member: 20 more members of web turned from enabled to draining;"), "{said:?}");
+    assert!(said[11].starts_with("warn pool: pool web is down"), "{said:?}");
 }
 
 #[test]
@@ -315,4 +392,25 @@ fn events_are_numbered_and_the_latest_are_kept() {
     assert_eq!(ids(0, usize::MAX), (last - KEPT as u64 + 1..=last).collect::<Vec<_>>());
     assert_eq!(ids(last - 3, 2), [last - 2, last - 1]);
     assert_eq!(ids(last, 10), [0_u64; 0]);
+    let glance = |since| {
+        let glance = stage.events.glance(since, 1);
+        (glance.missed, glance.first_id, glance.last_id)
+    };
+    let first = last - KEPT as u64 + 1;
+    let rows = [(0, first - 1), (first - 2, 1), (first - 1, 0), (last, 0), (last + 7, 0)];
+    for (since, missed) in rows {
+        assert_eq!(glance(since), (missed, first, last), "{since}");
+    }
+    let nothing = EventLog::default().glance(0, 10);
+    assert_eq!((nothing.events.len(), nothing.missed, nothing.first_id, nothing.last_id), (0, 0, 1, 0));
+}
+
+#[test]
+fn who_waits_for_the_latest_is_woken_by_it() {
+    let mut stage = Stage::new(rules(), &[0; 2]);
+    let mut latest = stage.events.latest();
+    assert!(latest.has_changed().is_ok_and(|changed| !changed));
+    stage.fail(1);
+    assert!(latest.has_changed().is_ok_and(|changed| changed));
+    assert_eq!(*latest.borrow_and_update(), 1);
 }

@@ -3,29 +3,101 @@
 //! Pure. What comes from a member (a status line, a Location, a name in a certificate) is shown with its control
 //! characters escaped.
 
-use std::time::SystemTime;
-
-use super::{Event, Kind, Severity};
-use crate::health::{Admin, Change, Member, MemberId, Mode, Picture, PoolHealth, Standing, Verdict};
+use super::{Event, Kind, Moves, Severity};
+use crate::health::{Admin, Change, Key, Member, MemberId, Mode, Picture, PoolHealth, Standing, Verdict};
 use crate::telemetry::json::Shown;
 use crate::telemetry::record::in_millis;
 
+/// Of the members that change alike in one step, so many have an event each; one more counts the rest. A step that moves
+/// thousands, as a reload or a name may, must not wash everything else out of the list.
+const NAMED: usize = 10;
+
 /// The events of one step, in the order of its changes. Their ids are not given yet.
-pub(super) fn describe(time: SystemTime, pool: &str, health: &PoolHealth, changes: &[Change]) -> Vec<Event> {
-    let step = Step { time, pool, health, picture: health.picture(), changes };
-    let mut events = Vec::new();
-    for change in changes {
+pub(super) fn describe(pool: &str, health: &PoolHealth, changes: &[Change]) -> Vec<Event> {
+    let step = Step { pool, health, picture: health.picture(), changes };
+    let (mut events, mut crowd) = (Vec::new(), Crowd::default());
+    let of_members = changes.iter().take_while(|change| is_of_a_member(change)).count();
+    for change in &changes[..of_members] {
+        if step.is_named(change, &mut crowd) {
+            events.extend(step.event(change, events.len()));
+        }
+    }
+    events.extend(step.rest(&crowd));
+    for change in &changes[of_members..] {
         events.extend(step.event(change, events.len()));
     }
     events
 }
 
+/// The events of who has left and who has joined.
+pub(super) fn describe_moves(pool: &str, health: &PoolHealth, moves: &Moves) -> Vec<Event> {
+    let step = Step { pool, health, picture: health.picture(), changes: &[] };
+    let (mut events, mut crowd) = (Vec::new(), Crowd::default());
+    for (key, was) in &moves.left {
+        if crowd.names(Kind::Member, was.as_str(), REMOVED) {
+            events.push(step.leaver(key, *was, moves));
+        }
+    }
+    for id in &moves.joined {
+        let Some((member, standing)) = step.subject(*id) else { continue };
+        if crowd.names(Kind::Member, ADDED, standing.as_str()) {
+            events.push(step.joiner(member, standing, moves));
+        }
+    }
+    events.extend(step.rest(&crowd));
+    events
+}
+
+/// The event of a pool that was not there before.
+pub(super) fn new_pool(pool: &str, health: &PoolHealth) -> Event {
+    let step = Step { pool, health, picture: health.picture(), changes: &[] };
+    let mut event = step.about_pool(Kind::Pool);
+    let (mode, count) = (step.picture.mode, members(health.members().len()));
+    if mode == Mode::Down {
+        event.level = Severity::Warn;
+    }
+    (event.from, event.to) = words(ADDED, mode.as_str());
+    event.message = format!("pool {pool} is new, with {count}: it is {}", mode.as_str());
+    event
+}
+
+/// The event of a pool that is not there any more.
+pub(super) fn gone_pool(pool: &str, mode: Mode) -> Event {
+    let (from, to) = words(mode.as_str(), REMOVED);
+    let message = format!("pool {pool} is no longer configured, it was {}", mode.as_str());
+    Event { pool: Some(pool.to_owned()), from, to, ..Event::new(Kind::Pool, Severity::Info, message) }
+}
+
+/// What somebody was who was not there before.
+const ADDED: &str = "added";
+/// What somebody is who is not there any more.
+const REMOVED: &str = "removed";
+
 struct Step<'a> {
-    time: SystemTime,
     pool: &'a str,
     health: &'a PoolHealth,
     picture: &'a Picture,
     changes: &'a [Change],
+}
+
+/// How many members have changed in each way: kind, from, to. There are few ways.
+#[derive(Default)]
+struct Crowd(Vec<(Kind, &'static str, &'static str, usize)>);
+
+impl Crowd {
+    /// Counts one more, and says whether it is one of the first.
+    fn names(&mut self, kind: Kind, from: &'static str, to: &'static str) -> bool {
+        match self.0.iter_mut().find(|(k, f, t, _)| (*k, *f, *t) == (kind, from, to)) {
+            Some((.., count)) => {
+                *count += 1;
+                *count <= NAMED
+            }
+            None => {
+                self.0.push((kind, from, to, 1));
+                true
+            }
+        }
+    }
 }
 
 impl Step<'_> {
@@ -41,9 +113,74 @@ impl Step<'_> {
         }
     }
 
+    /// Whether a member's change is one of the first of its way.
+    fn is_named(&self, change: &Change, crowd: &mut Crowd) -> bool {
+        let (member, kind, from, to) = match *change {
+            Change::Verdict { member, from, to } => (member, Kind::Member, from.as_str(), to.as_str()),
+            Change::Admin { member, from, to } => (member, Kind::Member, from.as_str(), to.as_str()),
+            Change::Place { member, from, to } => (member, Kind::Cap, from.as_str(), to.as_str()),
+            Change::Tier { .. } | Change::Fallback { .. } | Change::Mode { .. } => return true,
+        };
+        self.health.index_of(member).is_some() && crowd.names(kind, from, to)
+    }
+
+    /// One event for all further members that have changed in one way.
+    fn rest<'c>(&'c self, crowd: &'c Crowd) -> impl Iterator<Item = Event> + 'c {
+        let many = crowd.0.iter().filter(|(.., count)| *count > NAMED);
+        many.map(|&(kind, from, to, count)| {
+            let (count, pool) = (count - NAMED, self.pool);
+            let mut event = self.about_pool(kind);
+            let further = if count == 1 { "1 more member".to_owned() } else { format!("{count} more members") };
+            event.message = match (from, to) {
+                (_, REMOVED) => format!("{further} left {pool}, {from} before; {}", self.shares()),
+                (ADDED, _) => format!("{further} joined {pool}, {to} now; {}", self.shares()),
+                _ => format!("{further} of {pool} turned from {from} to {to}; {}", self.shares()),
+            };
+            if to == Verdict::Unhealthy.as_str() || to == Standing::Kept.as_str() {
+                event.level = Severity::Warn;
+            }
+            event.count = Some(count);
+            (event.from, event.to) = words(from, to);
+            event
+        })
+    }
+
+    /// What was told last of a member that has left is not to stand for ever. One without an address stands for a name, and
+    /// leaves when that has addresses.
+    fn leaver(&self, key: &Key, was: Standing, moves: &Moves) -> Event {
+        let (pool, mut event) = (self.pool, self.about_pool(Kind::Member));
+        let name = label(key);
+        let found = key.address.is_none() && self.joiners(moves).any(|joiner| joiner.name == key.name);
+        event.message = match (found, was.as_str()) {
+            (true, _) => format!("{name} of {pool} has an address now"),
+            (false, was) => format!("member {name} of {pool} has left, it was {was}"),
+        };
+        (event.member, event.standing) = (Some(name), None);
+        (event.from, event.to) = words(was.as_str(), REMOVED);
+        event
+    }
+
+    fn joiner(&self, member: &Member, standing: Standing, moves: &Moves) -> Event {
+        let (pool, mut event) = (self.pool, self.about_member(Kind::Member, member, standing));
+        let (key, name) = (&member.spec().key, label(&member.spec().key));
+        let lost = key.address.is_none() && moves.left.iter().any(|(left, _)| left.name == key.name);
+        event.message = match (key.address, standing) {
+            (None, _) if lost => format!("{name} of {pool} has no address any more; it gets nothing"),
+            (None, _) => format!("member {name} of {pool} joins, its name has no address; it gets nothing"),
+            (Some(_), Standing::Unknown) => format!("member {name} of {pool} joins, its health is not known yet"),
+            (Some(_), standing) => format!("member {name} of {pool} joins, it is {}", standing.as_str()),
+        };
+        (event.from, event.to) = words(ADDED, standing.as_str());
+        event
+    }
+
+    fn joiners<'s>(&'s self, moves: &'s Moves) -> impl Iterator<Item = &'s Key> + 's {
+        moves.joined.iter().filter_map(|id| Some(&self.health.member(*id)?.spec().key))
+    }
+
     fn verdict(&self, member: MemberId, from: Verdict, to: Verdict) -> Option<Event> {
         let (subject, standing) = self.subject(member)?;
-        let name = label(subject);
+        let name = label(&subject.spec().key);
         let pool = self.pool;
         let place = self.consequence(standing);
         let mut event = self.about_member(Kind::Member, subject, standing);
@@ -61,31 +198,26 @@ impl Step<'_> {
             Verdict::Healthy => format!("member {name} of {pool} is healthy; {place}"),
             Verdict::Unknown => format!("member {name} of {pool} starts anew, its health is unknown; {place}"),
         };
-        (event.from, event.to) = (from.as_str().to_owned(), to.as_str().to_owned());
+        (event.from, event.to) = words(from.as_str(), to.as_str());
         Some(event)
     }
 
     fn admin(&self, member: MemberId, from: Admin, to: Admin) -> Option<Event> {
         let (subject, standing) = self.subject(member)?;
         let mut event = self.about_member(Kind::Member, subject, standing);
-        (event.from, event.to) = (from.as_str().to_owned(), to.as_str().to_owned());
-        event.message = format!(
-            "member {} of {} is {} now, it was {}; {}",
-            label(subject),
-            self.pool,
-            event.to,
-            event.from,
-            self.shares()
-        );
+        let (name, pool, shares) = (label(&subject.spec().key), self.pool, self.shares());
+        let (was, is) = (from.as_str(), to.as_str());
+        event.message = format!("member {name} of {pool} is {is} now, it was {was}; {shares}");
+        (event.from, event.to) = words(was, is);
         Some(event)
     }
 
     fn place(&self, member: MemberId, from: Standing, to: Standing) -> Option<Event> {
         let (subject, standing) = self.subject(member)?;
         let mut event = self.about_member(Kind::Cap, subject, standing);
-        let (name, pool, place) = (label(subject), self.pool, self.consequence(to));
+        let (name, pool, place) = (label(&subject.spec().key), self.pool, self.consequence(to));
         event.message = format!("member {name} of {pool}, unhealthy as before, is now {place}");
-        (event.from, event.to) = (from.as_str().to_owned(), to.as_str().to_owned());
+        (event.from, event.to) = words(from.as_str(), to.as_str());
         (event.reason, event.detail) = cause(subject);
         if to == Standing::Kept {
             event.level = Severity::Warn;
@@ -115,7 +247,7 @@ impl Step<'_> {
             (false, false) => format!("pool {pool}: its first tier is {to} now, before it was {was}; {shares}"),
             _ => format!("pool {pool}: failback: tier {to} serves again, before it was {was}; {shares}"),
         };
-        (event.from, event.to) = (was, format!("tier {to}"));
+        (event.from, event.to) = (Some(was), Some(format!("tier {to}")));
         Some(event)
     }
 
@@ -130,8 +262,7 @@ impl Step<'_> {
 
     fn fallback(&self, entered: bool) -> Event {
         let mut event = self.about_pool(Kind::Fallback);
-        event.from = self.mode_before().as_str().to_owned();
-        event.to = self.picture.mode.as_str().to_owned();
+        (event.from, event.to) = words(self.mode_before().as_str(), self.picture.mode.as_str());
         event.message = if entered {
             event.level = Severity::Warn;
             let (pool, members) = (self.pool, members(self.picture.in_rotation));
@@ -150,7 +281,7 @@ impl Step<'_> {
             return None;
         }
         let mut event = self.about_pool(Kind::Pool);
-        (event.from, event.to) = (from.as_str().to_owned(), to.as_str().to_owned());
+        (event.from, event.to) = words(from.as_str(), to.as_str());
         let pool = self.pool;
         event.message = match to {
             Mode::Down => {
@@ -163,7 +294,7 @@ impl Step<'_> {
                 (event.kind, event.level) = (Kind::Failover, Severity::Warn);
                 format!("pool {pool}: failover: a better tier cannot serve; {}", self.shares())
             }
-            _ => format!("pool {pool} is {} now, it was {}; {}", event.to, event.from, self.shares()),
+            _ => format!("pool {pool} is {} now, it was {}; {}", to.as_str(), from.as_str(), self.shares()),
         };
         Some(event)
     }
@@ -201,7 +332,7 @@ impl Step<'_> {
     fn about_member(&self, kind: Kind, member: &Member, standing: Standing) -> Event {
         let window = member.window();
         Event {
-            member: Some(label(member)),
+            member: Some(label(&member.spec().key)),
             standing: Some(standing.as_str()),
             window: (window.shown > 0).then(|| format!("{}/{}", window.passes, window.shown)),
             latency_ms: member.latency().map(in_millis),
@@ -211,31 +342,25 @@ impl Step<'_> {
 
     fn about_pool(&self, kind: Kind) -> Event {
         Event {
-            id: 0,
-            time: self.time,
-            kind,
-            level: Severity::Info,
-            pool: self.pool.to_owned(),
-            member: None,
-            from: String::new(),
-            to: String::new(),
-            reason: None,
-            detail: None,
-            standing: None,
-            window: None,
-            latency_ms: None,
-            in_rotation: self.picture.in_rotation,
-            total: self.picture.total,
-            mode: self.picture.mode.as_str(),
-            observed: false,
-            message: String::new(),
+            pool: Some(self.pool.to_owned()),
+            in_rotation: Some(self.picture.in_rotation),
+            total: Some(self.picture.total),
+            mode: Some(self.picture.mode.as_str()),
+            ..Event::new(kind, Severity::Info, String::new())
         }
     }
 }
 
+fn is_of_a_member(change: &Change) -> bool {
+    matches!(change, Change::Verdict { .. } | Change::Admin { .. } | Change::Place { .. })
+}
+
+fn words(from: &str, to: &str) -> (Option<String>, Option<String>) {
+    (Some(from.to_owned()), Some(to.to_owned()))
+}
+
 /// The member as logs, API and metrics show it: its address, or its name while that has none.
-fn label(member: &Member) -> String {
-    let key = &member.spec().key;
+fn label(key: &Key) -> String {
     key.address.map_or_else(|| key.name.clone(), |address| address.to_string())
 }
 
