@@ -10,13 +10,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use pingora::apps::HttpServerApp;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::timeout;
 
 use super::SetupError;
 use crate::config;
-use crate::listener::{self, Listening, Lobby};
+use crate::listener::{self, LastCall, Listening, Lobby};
 use crate::proxy::Engine;
 
 /// How long a closed listener's sockets are waited for.
@@ -70,7 +69,7 @@ type Looping = mpsc::Sender<Infallible>;
 struct Worker {
     orders: UnboundedSender<Order>,
     thread: JoinHandle<()>,
-    app: Arc<Engine>,
+    last_call: Arc<LastCall>,
 }
 
 #[derive(Debug)]
@@ -92,11 +91,8 @@ impl Floor {
     }
 
     /// Ends connections that are between requests; those with one end with its answer.
-    pub async fn end_idle(&self) {
-        let apps: Vec<Arc<Engine>> = lock(&self.workers).iter().map(|worker| worker.app.clone()).collect();
-        for app in apps {
-            app.http_cleanup().await;
-        }
+    pub fn end_idle(&self) {
+        lock(&self.workers).iter().for_each(|worker| worker.last_call.give());
     }
 
     /// Accepts on `sockets` from now on, unless every listener was closed.
@@ -163,12 +159,12 @@ impl std::fmt::Debug for Worker {
 
 impl Worker {
     fn start(n: usize, lobby: Lobby<Engine>) -> io::Result<Worker> {
-        let (app, lobby) = (lobby.app.clone(), Arc::new(lobby));
+        let (last_call, lobby) = (lobby.last_call.clone(), Arc::new(lobby));
         let (orders, inbox) = unbounded_channel();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let name = format!("serve-{n}");
         let thread = thread::Builder::new().name(name).spawn(move || runtime.block_on(work(lobby, inbox)))?;
-        Ok(Worker { orders, thread, app })
+        Ok(Worker { orders, thread, last_call })
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -13,6 +14,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
 use super::connection::{CONNECTION, Connection, Cut, Phase};
+use super::last_call;
 use super::oversight;
 use super::stream::Conduit;
 use super::{Listening, Lobby};
@@ -100,8 +102,12 @@ async fn serve<A: HttpServerApp + Send + Sync + 'static>(
     if let Err(error) = tuned {
         tracing::debug!(target: "server", %error, "cannot tune a connection");
     }
+    let last_call = visit.lobby.last_call.clone();
+    let mut heard = pin!(last_call.heard());
+    last_call::listen(heard.as_mut()).await;
     let limits = connection.listening().limits();
-    let mut session = ServerSession::new_http1(Box::new(Conduit::new(stream, connection.clone())));
+    let conduit = Conduit::new(stream, connection.clone(), last_call.clone());
+    let mut session = ServerSession::new_http1(Box::new(conduit));
     session.set_keepalive_reuses_remaining(Some(limits.keepalive_requests.saturating_sub(1)));
     if let ServerSession::H1(h1) = &mut session {
         h1.set_pipelining_enabled(true);
@@ -113,7 +119,7 @@ async fn serve<A: HttpServerApp + Send + Sync + 'static>(
         let Some(served) = oversight::oversee(serving, &connection).await else {
             return oversight::dismiss(&connection).await;
         };
-        let Some(reused) = served else { return };
+        let Some(reused) = served else { return oversight::see_off(&connection).await };
         connection.request_ended(clock::monotonic());
         let (stream, settings) = reused.consume();
         session = ServerSession::new_http1(stream);

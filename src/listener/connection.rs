@@ -121,7 +121,7 @@ pub struct Connection {
     answered: AtomicU64,
     /// Bytes of the present request's body, as they came.
     upload: AtomicU64,
-    /// Of a client that uploads: the socket, for whoever looks after it from outside.
+    /// Of a client that uploads, or is let go: the socket, for whoever looks after it from outside.
     handle: ArcSwapOption<OwnedFd>,
     /// The stream was read from lately.
     read_from: AtomicBool,
@@ -309,12 +309,12 @@ impl Connection {
         before < UPLOAD && before + bytes as u64 >= UPLOAD
     }
 
-    /// Keeps a handle of the client's socket until the upload is over.
+    /// Keeps a handle of the client's socket until the upload is over, or beyond its stream.
     pub fn keep(&self, handle: OwnedFd) {
         self.handle.store(Some(Arc::new(handle)));
     }
 
-    /// The client's socket, while it uploads.
+    /// The client's socket, while it uploads or once it was let go.
     pub fn handle(&self) -> Option<Arc<OwnedFd>> {
         self.handle.load_full()
     }

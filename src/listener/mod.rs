@@ -10,6 +10,7 @@ mod alarm;
 mod bind;
 pub mod connection;
 mod header_end;
+mod last_call;
 mod oversight;
 mod request_line;
 mod stream;
@@ -29,6 +30,7 @@ pub use accept::accept;
 pub use alarm::Alarm;
 pub use bind::bind;
 pub use connection::{CONNECTION, Connection, Cut, Phase};
+pub use last_call::LastCall;
 pub use tunnel::{Switch, Terms, Tunnel, Way};
 pub use tunnel_limits::TunnelLimits;
 
@@ -106,6 +108,8 @@ pub struct Lobby<A> {
     pub app: Arc<A>,
     /// Turns true when the process wants to end: answers then close their connection.
     pub ending: watch::Receiver<bool>,
+    /// Given when connections that ask for nothing are to end.
+    pub last_call: Arc<LastCall>,
     /// For requests that never became one.
     pub log: AccessLog,
     /// Connections and requests now.

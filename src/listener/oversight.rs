@@ -27,7 +27,7 @@ const GRACE: Duration = Duration::from_millis(100);
 /// A client that was not read from for so long is watched.
 const UNREAD: Duration = Duration::from_secs(1);
 
-/// How long a client that has its answer may go on sending.
+/// How long a client that has its answer, or is let go, may go on sending.
 const LINGER: Duration = Duration::from_secs(1);
 
 /// What `serving` comes to; `None` where it was given up, for its deadline or since the client has left.
@@ -47,6 +47,16 @@ pub async fn dismiss(connection: &Connection) {
     if let (Some(answer), Some(handle)) = (connection.last_word(), connection.let_go()) {
         // An error means that the client has gone.
         let _ = timeout(LINGER, last_words(handle, answer)).await;
+    }
+}
+
+/// Says to a client that was let go while it asked for nothing that this is the end. Its next request may be under way: that is
+/// not answered, but a reset would tell the client less than an end in order.
+pub async fn see_off(connection: &Connection) {
+    if matches!(connection.phase(), Phase::Fresh | Phase::Idle)
+        && let Some(handle) = connection.let_go()
+    {
+        let _ = timeout(LINGER, last_words(handle, "")).await;
     }
 }
 

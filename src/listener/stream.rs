@@ -10,6 +10,7 @@ mod tunnelled;
 
 use std::fmt;
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -22,12 +23,14 @@ use pingora::protocols::{
     GetProxyDigest, GetSocketDigest, GetTimingDigest, Peek, Shutdown, SocketDigest, Ssl, TimingDigest, UniqueID,
     UniqueIDType,
 };
+use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 
 use super::alarm::Alarm;
 use super::connection::{Connection, Cut, Phase};
 use super::header_end::HeaderEnd;
+use super::last_call::LastCall;
 use super::request_line::RequestLine;
 use super::tunnel::Switch;
 use super::tunnel_limits::TunnelLimits;
@@ -44,6 +47,7 @@ const LINGER: Duration = Duration::from_secs(1);
 pub struct Conduit {
     io: TcpStream,
     connection: Arc<Connection>,
+    last_call: Arc<LastCall>,
     out: Vec<u8>,
     /// How much of `out` is written already.
     sent: usize,
@@ -70,13 +74,14 @@ pub struct Conduit {
 
 impl Conduit {
     /// The stream of `connection` over `io`.
-    pub fn new(io: TcpStream, connection: Arc<Connection>) -> Conduit {
+    pub fn new(io: TcpStream, connection: Arc<Connection>, last_call: Arc<LastCall>) -> Conduit {
         let digest = SocketDigest::from_raw_fd(io.as_raw_fd());
         // Known already: no system call when somebody asks.
         let _ = digest.peer_addr.set(Some(connection.client().into()));
         Conduit {
             io,
             connection,
+            last_call,
             out: Vec::new(),
             sent: 0,
             rest: 0,
@@ -222,8 +227,26 @@ impl Conduit {
         }
     }
 
+    /// After the last call a client that asks for nothing is let go: to Pingora that is one that has left.
+    fn is_let_go(&self) -> bool {
+        let asks_for_nothing = matches!(self.connection.phase(), Phase::Fresh | Phase::Idle);
+        if !asks_for_nothing || !self.last_call.is_given() || self.has_more() {
+            return false;
+        }
+        if let Ok(handle) = self.io.as_fd().try_clone_to_owned() {
+            self.connection.keep(handle);
+        }
+        true
+    }
+
+    /// Whether the client has sent what nobody has read. The kernel is asked: the reactor may not have heard of it yet.
+    fn has_more(&self) -> bool {
+        !self.ahead.is_empty()
+            || SockRef::from(&self.io).peek(&mut [MaybeUninit::uninit()]).is_ok_and(|bytes| bytes > 0)
+    }
+
     /// Closing over unread bytes resets the connection, and the reset may overtake the answer: so what a client still sends
-    /// of a request that was answered early is read for a while (RFC 9112 section 9.6).
+    /// of a request that was answered early, or behind the connection's last, is read for a while (RFC 9112 section 9.6).
     fn poll_linger(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let Some(until) = self.linger_until else { return Poll::Ready(Ok(())) };
         let mut scrap = [0; 4096];
@@ -287,6 +310,9 @@ impl AsyncRead for Conduit {
             Poll::Ready(Err(e)) => Poll::Ready(Err(e)),
             Poll::Pending => {
                 this.send_meanwhile(cx)?;
+                if this.is_let_go() {
+                    return Poll::Ready(Ok(()));
+                }
                 this.poll_deadline(cx)
             }
         }
@@ -334,7 +360,7 @@ impl AsyncWrite for Conduit {
             this.out.extend_from_slice(answer.as_bytes());
             this.linger_until = Some(clock::monotonic() + LINGER);
         }
-        if this.connection.phase() == Phase::Request && !this.connection.request_is_whole() {
+        if this.connection.phase() == Phase::Request && (!this.connection.request_is_whole() || this.has_more()) {
             this.linger_until.get_or_insert_with(|| clock::monotonic() + LINGER);
         }
         ready!(this.poll_drain(cx))?;

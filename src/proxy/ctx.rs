@@ -87,6 +87,8 @@ pub struct Ctx {
     pub(super) status: Option<u16>,
     /// Bytes of its body that went on to the present attempt's member.
     pub(super) passed_on: u64,
+    /// Bytes of the answer's body that were handed to the client's stream.
+    pub(super) handed_back: u64,
     interim_answers: u32,
     /// All of the member's answer has been passed on.
     pub(super) answer_is_whole: bool,
@@ -131,6 +133,7 @@ impl Ctx {
             ttfb: None,
             status: None,
             passed_on: 0,
+            handed_back: 0,
             interim_answers: 0,
             answer_is_whole: false,
             answered_after: None,

@@ -238,10 +238,11 @@ impl ProxyHttp for Hooks {
     fn response_body_filter(
         &self,
         _session: &mut Session,
-        _body: &mut Option<Bytes>,
+        body: &mut Option<Bytes>,
         end: bool,
         ctx: &mut Ctx,
     ) -> Result<Option<Duration>> {
+        ctx.handed_back += body.as_ref().map_or(0, Bytes::len) as u64;
         if end && !ctx.is_tunnel() {
             ctx.answer_ends();
         }

@@ -137,9 +137,12 @@ impl Drop for Ctx {
             return;
         }
         let tunnel = self.connection.tunnel();
-        let (up, down) = (tunnel.up.bytes_in(), tunnel.down.bytes_out() + own);
-        let came = tunnel.down.bytes_in();
-        let up = if self.is_tunnel() { up } else { self.passed_on };
+        // The session, which counts, is gone: of a body it is known what was handed on.
+        let (up, down, came) = if self.is_tunnel() {
+            (tunnel.up.bytes_in(), tunnel.down.bytes_out(), tunnel.down.bytes_in())
+        } else {
+            (self.passed_on, self.handed_back + own, self.handed_back)
+        };
         self.attempt_ended(result, came);
         if let Some(since) = self.waits_since.take() {
             self.nobody_picked(clock::monotonic().saturating_sub(since));

@@ -18,7 +18,7 @@ use tokio::sync::watch;
 use crate::config::{Limits, Listener, Loaded};
 use crate::control::{self, Control, Floor, Parts, Prepared, SetupError};
 use crate::discovery::Desk;
-use crate::listener::{Lobby, Traffic};
+use crate::listener::{LastCall, Lobby, Traffic};
 use crate::proxy::{self, Proxy};
 use crate::snapshot::Snapshot;
 use crate::telemetry::{AccessLog, EventLog, Logging};
@@ -38,7 +38,10 @@ pub fn run(path: PathBuf, limit: Option<Duration>, logging: &Logging) -> Result<
     }
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(1).thread_name("control").enable_all().build()?;
-    let log = to_the_end(runtime, serve(path, loaded, limit))?;
+    let Some(log) = to_the_end(runtime, serve(path, loaded, limit))? else {
+        tracing::info!(target: "server", own_lines_lost = logging.dropped(), "ended before it served");
+        return Ok(());
+    };
     tracing::info!(
         target: "server", log_lines_lost = log.dropped(), log_lines_filtered = log.filtered(),
         own_lines_lost = logging.dropped(), "ended"
@@ -54,14 +57,23 @@ fn to_the_end<T>(runtime: Runtime, main: impl Future<Output = T>) -> T {
     end
 }
 
-async fn serve(path: PathBuf, loaded: Loaded, limit: Option<Duration>) -> Result<AccessLog, SetupError> {
-    let ears = signals::Ears::new()?;
+/// Serves to the end; nothing where a signal ended it before it had begun.
+async fn serve(path: PathBuf, loaded: Loaded, limit: Option<Duration>) -> Result<Option<AccessLog>, SetupError> {
+    let mut ears = signals::Ears::new()?;
     let descriptors = descriptors::raise_limit();
     let places = loaded.places().clone();
     let config = Arc::new(loaded.config);
     let desk = Desk::new(&config);
-    desk.prepare(&config).await.map_err(SetupError::Config)?;
-    let prepared = Prepared::new(&config, &places, desk.found(&config).await).map_err(SetupError::Config)?;
+    let asking = async {
+        desk.prepare(&config).await?;
+        Ok(desk.found(&config).await)
+    };
+    // Names may take as long as their resolver does.
+    let found = tokio::select! {
+        found = asking => found.map_err(SetupError::Config)?,
+        () = ears.end() => return Ok(None),
+    };
+    let prepared = Prepared::new(&config, &places, found).map_err(SetupError::Config)?;
     tls::try_system().map_err(SetupError::Authorities)?;
     let threads = control::threads(config.threads);
     let sockets = control::bind(&config.listeners, threads)?;
@@ -90,6 +102,7 @@ async fn serve(path: PathBuf, loaded: Loaded, limit: Option<Duration>) -> Result
     let lobby = || Lobby {
         app: Arc::new(proxy::engine(proxy.clone())),
         ending: is_ending.clone(),
+        last_call: Arc::new(LastCall::default()),
         log: log.clone(),
         traffic: traffic.clone(),
         room,
@@ -118,7 +131,7 @@ async fn serve(path: PathBuf, loaded: Loaded, limit: Option<Duration>) -> Result
     control.stop();
     floor.stop();
     log.close(LAST_LINES);
-    Ok(log)
+    Ok(Some(log))
 }
 
 #[cfg(test)]

@@ -2,14 +2,14 @@
 //!
 //! TERM: `/readyz` goes 503 while connections are still accepted for `lame_duck`, so that a balancer in front has time to
 //! notice; then the listeners close, what is in flight finishes, and the process ends as soon as it is empty. INT has no
-//! lame duck; a second INT ends it at once. HUP reloads, USR1 opens log files again.
+//! lame duck, and cuts one short; a second INT ends it at once. HUP reloads, USR1 opens log files again.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::Notify;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::control::{Control, Floor};
 
@@ -43,6 +43,14 @@ impl Ears {
             usr1: signal(SignalKind::user_defined1())?,
         }))
     }
+
+    /// TERM or INT before anything is served; others are kept for later.
+    pub async fn end(&mut self) {
+        tokio::select! {
+            _ = self.0.term.recv() => {}
+            _ = self.0.int.recv() => {}
+        }
+    }
 }
 
 /// Serves what signals ask for; returns when the process may exit.
@@ -57,21 +65,22 @@ pub async fn until_the_end(ears: Ears, limit: Option<Duration>, control: &Arc<Co
     // Signals that come while one is being served are served together by one more.
     let wanted = Arc::new(Notify::new());
     let reloader = tokio::spawn(reload(wanted.clone(), control.clone(), floor.clone()));
-    let lame_duck = loop {
+    let (lame_duck, ints) = loop {
         tokio::select! {
             _ = signals.hup.recv() => wanted.notify_one(),
             _ = signals.usr1.recv() => control.log().reopen(),
-            _ = signals.term.recv() => break control.snapshot().config.lame_duck,
-            _ = signals.int.recv() => break Duration::ZERO,
-            () = &mut over => break Duration::ZERO,
+            _ = signals.term.recv() => break (control.snapshot().config.lame_duck, 0),
+            _ = signals.int.recv() => break (Duration::ZERO, 1),
+            () = &mut over => break (Duration::ZERO, 0),
         }
     };
     tracing::info!(target: "server", lame_duck_ms = lame_duck.as_millis() as u64, "ending");
     control.drain();
     reloader.abort();
+    let enough = Notify::new();
     tokio::select! {
-        () = wind_up(lame_duck, control, floor) => {}
-        () = impatience(&mut signals, control) => tracing::warn!(target: "server", "ending at once"),
+        () = wind_up(lame_duck, &enough, control, floor) => {}
+        () = impatience(&mut signals, ints, &enough, control) => tracing::warn!(target: "server", "ending at once"),
     }
 }
 
@@ -83,12 +92,12 @@ async fn reload(wanted: Arc<Notify>, control: Arc<Control>, floor: Arc<Floor>) {
     }
 }
 
-async fn wind_up(lame_duck: Duration, control: &Control, floor: &Floor) {
-    sleep(lame_duck).await;
+async fn wind_up(lame_duck: Duration, enough: &Notify, control: &Control, floor: &Floor) {
+    let _ = timeout(lame_duck, enough.notified()).await;
     floor.close_all();
     // Who connected just before is given the time to say what for.
     sleep(LAST_CALL).await;
-    floor.end_idle().await;
+    floor.end_idle();
     let drain_timeout = control.snapshot().config.drain_timeout;
     let (requests, connections) = (control.traffic().requests(), control.traffic().connections());
     if connections > 0 {
@@ -109,14 +118,19 @@ async fn wind_up(lame_duck: Duration, control: &Control, floor: &Floor) {
     }
 }
 
-/// Ready when somebody insists. TERM does not insist: managers send it more than once. A drain may take long, and logs are
-/// rotated meanwhile.
-async fn impatience(signals: &mut Signals, control: &Control) {
+/// Ready at the second INT; the first is `enough` of a lame duck. TERM does not insist: managers send it more than once. A
+/// drain may take long, and logs are rotated meanwhile.
+async fn impatience(signals: &mut Signals, mut ints: usize, enough: &Notify, control: &Control) {
     loop {
         tokio::select! {
-            _ = signals.int.recv() => return,
+            _ = signals.int.recv() => ints += 1,
             _ = signals.usr1.recv() => control.log().reopen(),
-            _ = signals.hup.recv() => {}
+            _ = signals.hup.recv() => tracing::warn!(target: "server", "ending; the configuration is not read again"),
+        }
+        match ints {
+            0 => {}
+            1 => enough.notify_one(),
+            _ => return,
         }
     }
 }

@@ -7,6 +7,7 @@ mod admin_cases;
 mod balance_cases;
 mod cap_cases;
 mod cli_cases;
+mod drain_cases;
 mod forwarding_cases;
 mod framing_cases;
 mod hangup_cases;
