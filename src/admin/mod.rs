@@ -7,13 +7,19 @@
 //! Not here: what the answers mean (`views`), what is done (`control`).
 
 mod accept;
+mod config;
+mod events;
 mod extract;
 mod guard;
 mod manners;
+mod openapi;
 mod pools;
 mod problem;
+mod query;
 mod status;
+mod stream;
 mod views;
+mod words;
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -23,6 +29,7 @@ use axum::extract::FromRef;
 use axum::http::StatusCode;
 use axum::middleware;
 use axum::routing::{MethodRouter, get, post};
+use tokio::sync::Semaphore;
 
 use crate::control::{Control, SetupError};
 use guard::Guard;
@@ -32,6 +39,8 @@ use problem::Problem;
 #[derive(Debug, Clone)]
 struct Reach {
     control: Arc<Control>,
+    /// One for each stream that may be open.
+    streams: Arc<Semaphore>,
 }
 
 /// A path and what answers there, method by method.
@@ -55,7 +64,8 @@ pub fn serve(socket: TcpListener, control: Arc<Control>) {
         Err(error) => return tracing::error!(target: "server", %error, "no admin listener"),
     };
     tracing::info!(target: "server", kind = "admin", listener = "admin", address = %address, "listening");
-    tokio::spawn(accept::accept(listener, router(Reach { control }, address)));
+    let reach = Reach { control, streams: Arc::new(Semaphore::new(stream::STREAMS)) };
+    tokio::spawn(accept::accept(listener, router(reach, address)));
 }
 
 /// What only looks.
@@ -65,6 +75,10 @@ fn reading() -> Vec<Endpoint> {
         ("/readyz", get(status::readyz)),
         ("/api/v1/pools", get(pools::pools)),
         ("/api/v1/pools/{pool}", get(pools::pool)),
+        ("/api/v1/events", get(events::events)),
+        ("/api/v1/events/stream", get(stream::stream)),
+        ("/api/v1/config", get(config::config)),
+        ("/api/v1/openapi.json", get(openapi::document)),
     ]
 }
 
@@ -91,5 +105,11 @@ fn router(reach: Reach, bound: SocketAddr) -> Router {
 impl FromRef<Reach> for Arc<Control> {
     fn from_ref(reach: &Reach) -> Arc<Control> {
         reach.control.clone()
+    }
+}
+
+impl FromRef<Reach> for Arc<Semaphore> {
+    fn from_ref(reach: &Reach) -> Arc<Semaphore> {
+        reach.streams.clone()
     }
 }

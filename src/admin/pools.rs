@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
+use utoipa::ToSchema;
 
 use super::extract::Path;
 use super::problem::Problem;
@@ -13,7 +14,25 @@ use crate::control::Control;
 use crate::health::Admin;
 use crate::snapshot::Served;
 
+/// What can be done with a member.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ToSchema)]
+#[schema(rename_all = "lowercase")]
+pub enum Action {
+    /// It takes part again.
+    Enable,
+    /// Nothing new; what runs may finish.
+    Drain,
+    /// No traffic and no probes.
+    Disable,
+    /// A probe is made at once; its result comes later.
+    Probe,
+}
+
 /// All pools, by name.
+#[utoipa::path(
+    get, path = "/api/v1/pools", tag = "pools",
+    responses((status = 200, description = "As they stand", body = Vec<PoolView>)),
+)]
 pub async fn pools(State(control): State<Arc<Control>>) -> Json<Vec<PoolView>> {
     let snapshot = control.snapshot();
     let mut views: Vec<_> = snapshot.pools.values().map(|pool| PoolView::new(&control, pool)).collect();
@@ -22,6 +41,15 @@ pub async fn pools(State(control): State<Arc<Control>>) -> Json<Vec<PoolView>> {
 }
 
 /// One pool.
+#[utoipa::path(
+    get, path = "/api/v1/pools/{pool}", tag = "pools",
+    params(("pool" = String, Path, description = "Its name")),
+    responses(
+        (status = 200, description = "As it stands", body = PoolView),
+        (status = 400, description = "The path is no text", body = Problem, content_type = "application/problem+json"),
+        (status = 404, description = "There is no such pool", body = Problem, content_type = "application/problem+json"),
+    ),
+)]
 pub async fn pool(State(control): State<Arc<Control>>, Path(name): Path<String>) -> Result<Json<PoolView>, Problem> {
     let snapshot = control.snapshot();
     let pool = snapshot.pools.get(&name).ok_or_else(|| no_pool(&name))?;
@@ -29,6 +57,22 @@ pub async fn pool(State(control): State<Arc<Control>>, Path(name): Path<String>)
 }
 
 /// An operator's word on a member, or a probe of it now.
+#[utoipa::path(
+    post, path = "/api/v1/pools/{pool}/members/{member}/{action}", tag = "pools",
+    params(
+        ("pool" = String, Path, description = "The pool's name"),
+        ("member" = String, Path, description = "The member's address, or its name where no other member has it"),
+        ("action" = Action, Path, description = "What to do with it"),
+    ),
+    responses(
+        (status = 200, description = "The member as it then stands", body = MemberView),
+        (status = 400, description = "The path is no text", body = Problem, content_type = "application/problem+json"),
+        (status = 404, description = "There is no such pool, member or action", body = Problem,
+            content_type = "application/problem+json"),
+        (status = 409, description = "The name is several members, or the member is not probed", body = Problem,
+            content_type = "application/problem+json"),
+    ),
+)]
 pub async fn act(
     State(control): State<Arc<Control>>,
     Path((pool, member, action)): Path<(String, String, String)>,
@@ -38,22 +82,33 @@ pub async fn act(
     let member = only_one(served, &pool, &member)?;
     let no_member = || Problem::new(StatusCode::NOT_FOUND, format!("pool {pool:?} has no member {member:?}"));
     let administer = |admin| control.administer(&pool, &member, admin).ok_or_else(no_member);
-    match action.as_str() {
-        "enable" => administer(Admin::Enabled)?,
-        "drain" => administer(Admin::Draining)?,
-        "disable" => administer(Admin::Disabled)?,
-        "probe" => {
+    match Action::read(&action)? {
+        Action::Enable => administer(Admin::Enabled)?,
+        Action::Drain => administer(Admin::Draining)?,
+        Action::Disable => administer(Admin::Disabled)?,
+        Action::Probe => {
             if !control.probe_now(&pool, &member).ok_or_else(no_member)? {
                 let why = "it is not probed: the pool has no probe, or the member is disabled or has no address";
                 return Err(Problem::new(StatusCode::CONFLICT, format!("member {member:?}: {why}")));
             }
         }
-        _ => {
-            let known = "enable, drain, disable and probe";
-            return Err(Problem::new(StatusCode::NOT_FOUND, format!("no action {action:?}; there are {known}")));
-        }
     }
     MemberView::find(&control, served, &member).map(Json).ok_or_else(no_member)
+}
+
+impl Action {
+    fn read(word: &str) -> Result<Action, Problem> {
+        match word {
+            "enable" => Ok(Action::Enable),
+            "drain" => Ok(Action::Drain),
+            "disable" => Ok(Action::Disable),
+            "probe" => Ok(Action::Probe),
+            _ => {
+                let known = "enable, drain, disable and probe";
+                Err(Problem::new(StatusCode::NOT_FOUND, format!("no action {word:?}; there are {known}")))
+            }
+        }
+    }
 }
 
 /// The address of the member that is called `wanted`, which is its address or a name that no other has.

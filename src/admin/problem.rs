@@ -3,15 +3,17 @@
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
+use utoipa::ToSchema;
 
 /// An answer of `application/problem+json`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Problem {
     /// No more than the status says.
     r#type: &'static str,
     /// The status in words.
     title: &'static str,
     /// As in the status line.
+    #[schema(minimum = 400, maximum = 599)]
     status: u16,
     /// What is wrong with this request.
     detail: String,

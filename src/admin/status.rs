@@ -9,11 +9,23 @@ use axum::response::{IntoResponse, Response};
 use crate::control::Control;
 
 /// Whether the process runs.
+#[utoipa::path(
+    get, path = "/livez", tag = "status", security(()),
+    responses((status = 200, description = "It does", body = String, content_type = "text/plain")),
+)]
 pub async fn livez() -> &'static str {
     "ok\n"
 }
 
 /// Whether it should get traffic.
+#[utoipa::path(
+    get, path = "/readyz", tag = "status", security(()),
+    responses(
+        (status = 200, description = "It should", body = String, content_type = "text/plain"),
+        (status = 503, description = "It should not, and why: first verdicts are not in, it is draining, or a required pool \
+            cannot serve", body = String, content_type = "text/plain"),
+    ),
+)]
 pub async fn readyz(State(control): State<Arc<Control>>) -> Response {
     match control.readiness() {
         Ok(()) => "ok\n".into_response(),

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
+use utoipa::ToSchema;
 
+use super::words;
 use crate::clock;
 use crate::control::Control;
 use crate::health::{self, Mode, Outcome, PoolHealth, Standing, Verdict};
@@ -14,86 +16,148 @@ use crate::pool;
 use crate::snapshot::Served;
 
 /// One pool.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 pub struct PoolView {
     /// Its name.
     pub name: String,
+    /// The mode in short.
+    #[schema(schema_with = words::state)]
     state: &'static str,
+    /// How it serves.
+    #[schema(schema_with = words::mode)]
     mode: &'static str,
+    /// The tier that serves; null where none does.
     tier: Option<u8>,
+    /// Members of that tier that take traffic.
     in_rotation: usize,
+    /// Members of that tier; of the pool, where no tier serves.
     total: usize,
+    /// How many of that tier the cap allows to be out.
     ejectable: usize,
+    /// How many of them are.
     ejected: usize,
+    /// Open tunnels on its present members.
     tunnels: u32,
+    /// The limit of all members together; null where there is none.
     max_in_flight: Option<u32>,
+    /// The limit of all members together; null where there is none.
     max_connections: Option<u32>,
+    /// Requests that its members are serving, those included that have left it.
     in_flight: u32,
+    /// Open connections to its members; null where they are not counted.
     connections: Option<u32>,
+    /// Requests that wait for room; null where there is no queue.
     queue: Option<QueueView>,
+    /// Requests refused because they found no room.
     turned_away: u64,
+    /// All of them.
     members: Vec<MemberView>,
 }
 
 /// Requests that wait for room.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 struct QueueView {
+    /// How many wait.
     length: usize,
     /// 0 where a reload took the queue away and some still wait.
     size: usize,
+    /// How long each may, in milliseconds.
     timeout_ms: f64,
 }
 
 /// One member.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 pub struct MemberView {
+    /// Where it is; its name, while that has no address.
     address: String,
+    /// What its source calls it.
     name: String,
+    /// Its rank, 0 first.
     tier: u8,
+    /// Its share among its equals.
     weight: u32,
+    /// What an operator wants of it.
+    #[schema(schema_with = words::admin)]
     admin: &'static str,
+    /// What its judge says.
+    #[schema(schema_with = words::verdict)]
     verdict: &'static str,
+    /// What follows for traffic.
+    #[schema(schema_with = words::standing)]
     standing: &'static str,
+    /// It has been healthy at least once.
     proven: bool,
+    /// Its verdict is from before a reload that changed the probe.
     unverified: bool,
+    /// Its name has an address.
     resolved: bool,
     /// Why it is not.
     unresolved_because: Option<String>,
     /// `srv …` or `file …`; null where the configuration itself names it.
     source: Option<String>,
+    /// Its last samples.
     window: WindowView,
+    /// Passes in a row; negative: fails in a row.
     streak: i64,
+    /// Since when it has this verdict.
+    #[schema(format = DateTime)]
     since: String,
+    /// Median of its last right answers to probes, in milliseconds.
     latency_ms: Option<f64>,
+    /// Requests that it is serving.
     in_flight: u32,
+    /// Of those, the ones that became tunnels.
     tunnels: u32,
+    /// Its limit; null where there is none.
     max_in_flight: Option<u32>,
+    /// Open connections to it; null where they are not counted.
     connections: Option<u32>,
+    /// Its limit; null where there is none.
     max_connections: Option<u32>,
+    /// The word of the fail that ejected it; null where it is not ejected.
     ejected_because: Option<&'static str>,
+    /// When it is probed next; null where it is not.
+    #[schema(format = DateTime)]
     next_probe_at: Option<String>,
+    /// What its last probe taught.
     last_probe: Option<ProbeView>,
 }
 
-#[derive(Debug, Serialize)]
+/// A member's last samples, as many as its judge looks at.
+#[derive(Debug, Serialize, ToSchema)]
 struct WindowView {
+    /// Of those shown, the ones that passed.
     passes: u32,
     /// Samples shown.
     shown: u32,
+    /// Samples that are looked at.
     size: u32,
+    /// Passes that make it healthy; null with the judge `consecutive`.
     required: Option<u32>,
 }
 
-#[derive(Debug, Serialize)]
+/// What one probe taught, with its times in milliseconds, null where it did not come to that.
+#[derive(Debug, Serialize, ToSchema)]
 struct ProbeView {
+    /// When it ended.
+    #[schema(format = DateTime)]
     at: String,
+    /// What it taught.
+    #[schema(schema_with = words::result)]
     result: &'static str,
+    /// The word of a fail.
     reason: Option<&'static str>,
+    /// The same for people.
     detail: String,
+    /// Of the answer.
     status: Option<u16>,
+    /// Until connected.
     connect_ms: Option<f64>,
+    /// Of the handshake.
     tls_ms: Option<f64>,
+    /// Until the first byte of the answer.
     first_byte_ms: Option<f64>,
+    /// All of it.
     total_ms: f64,
 }
 
@@ -259,7 +323,8 @@ fn next_probes(control: &Control, pool: &Served) -> Vec<Option<Duration>> {
     members.iter().map(|member| control.next_probe_at(&pool.live, member.id())).collect()
 }
 
-fn time_of(moment: Duration) -> String {
+/// A moment of monotonic time, as RFC 3339.
+pub fn time_of(moment: Duration) -> String {
     humantime::format_rfc3339_millis(clock::wall_at(moment)).to_string()
 }
 

@@ -351,7 +351,7 @@ fn who_comes_and_goes_is_told_and_of_many_the_first_and_how_many_more() {
     assert_eq!(said[10], "(189) 189 more members joined web, unknown now; 0 of 201 members in rotation");
     let said = stage.move_to(vec![another(200)]);
     assert_eq!(said.len(), 11, "all of them unknown");
-    assert_eq!(said[10], "(190) 190 more members left web, unknown before; 0 of 1 member in rotation");
+    assert_eq!(said[10], "(190) 190 more members left web, unknown before; 1 of 1 member in rotation");
 }
 
 #[test]

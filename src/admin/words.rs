@@ -1,0 +1,78 @@
+//! The closed lists of words, for the document of the API.
+
+use utoipa::openapi::schema::{ObjectBuilder, SchemaType, Type};
+
+use crate::health::{Admin, Mode, Standing, Verdict};
+use crate::telemetry::Kind;
+
+/// What an event is about.
+pub fn kind() -> ObjectBuilder {
+    one_of(Kind::ALL.map(Kind::as_str))
+}
+
+/// How loud an event is.
+pub fn level() -> ObjectBuilder {
+    one_of(["info", "warn", "error"])
+}
+
+/// How a pool serves.
+pub fn mode() -> ObjectBuilder {
+    one_of(MODES.map(Mode::as_str))
+}
+
+/// The same, where it may be absent.
+pub fn mode_or_null() -> ObjectBuilder {
+    one_of_or_null(MODES.map(Mode::as_str))
+}
+
+/// The mode in short.
+pub fn state() -> ObjectBuilder {
+    one_of(["healthy", "unhealthy", "unknown"])
+}
+
+/// How a member stands.
+pub fn standing() -> ObjectBuilder {
+    one_of(STANDINGS.map(Standing::as_str))
+}
+
+/// The same, where it may be absent.
+pub fn standing_or_null() -> ObjectBuilder {
+    one_of_or_null(STANDINGS.map(Standing::as_str))
+}
+
+/// What a judge says of a member.
+pub fn verdict() -> ObjectBuilder {
+    one_of([Verdict::Unknown, Verdict::Healthy, Verdict::Unhealthy].map(Verdict::as_str))
+}
+
+/// What an operator wants of a member.
+pub fn admin() -> ObjectBuilder {
+    one_of([Admin::Enabled, Admin::Draining, Admin::Disabled].map(Admin::as_str))
+}
+
+/// What a probe taught.
+pub fn result() -> ObjectBuilder {
+    one_of(["pass", "fail", "inconclusive"])
+}
+
+const MODES: [Mode; 6] = [Mode::Down, Mode::Waiting, Mode::Fallback, Mode::Failover, Mode::Capped, Mode::Normal];
+
+const STANDINGS: [Standing; 8] = [
+    Standing::Healthy,
+    Standing::Kept,
+    Standing::Ejected,
+    Standing::Unknown,
+    Standing::Fallback,
+    Standing::Standby,
+    Standing::Draining,
+    Standing::Disabled,
+];
+
+fn one_of<const N: usize>(words: [&'static str; N]) -> ObjectBuilder {
+    ObjectBuilder::new().schema_type(Type::String).enum_values(Some(words))
+}
+
+fn one_of_or_null<const N: usize>(words: [&'static str; N]) -> ObjectBuilder {
+    let words = words.into_iter().map(Some).chain([None]);
+    ObjectBuilder::new().schema_type(SchemaType::from_iter([Type::String, Type::Null])).enum_values(Some(words))
+}
