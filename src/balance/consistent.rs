@@ -133,9 +133,8 @@ impl Way<'_> {
         let mut points = self.ring.0.iter(key);
         for _ in 0..MOST_STEPS {
             let holders = points.next()?.ext.get::<Holders>()?;
-            let mut places = holders.0.iter().filter(|index| !self.tried.contains(index)).filter_map(|index| {
-                self.roster.candidates().binary_search_by_key(index, |candidate| candidate.index).ok()
-            });
+            let untried = holders.0.iter().filter(|index| !self.tried.contains(index));
+            let mut places = untried.filter_map(|&index| self.roster.place_of(index));
             if let Some(place) = places.find(|place| fits(*place)) {
                 return Some(place);
             }

@@ -43,12 +43,18 @@ impl LeastRequests {
         lightest.look_at(whose_turn);
         let mut seen = Few::none();
         seen.add(roster.rank(whose_turn));
-        look_at_drawn(self.choices - 1, roster, 0..roster.len(), draw, seen, &mut lightest);
+        look_at_drawn(self.choices - 1, roster, 0..roster.len(), draw, &mut seen, &mut lightest);
         lightest.choose(|| 0)
     }
 
     /// The place of another attempt's member.
-    pub(super) fn other(&self, roster: &Roster, draw: u64, load: impl Fn(usize) -> u32, tried: Few) -> Option<usize> {
+    pub(super) fn other(
+        &self,
+        roster: &Roster,
+        draw: u64,
+        load: impl Fn(usize) -> u32,
+        tried: &mut Few,
+    ) -> Option<usize> {
         let group = roster.groups().into_iter().find(|group| tried.first_missing(group.clone()).is_some())?;
         let mut lightest = Lightest::of(roster, load);
         if self.looks_at_all(group.len()) {
@@ -70,14 +76,16 @@ fn look_at_drawn<L: Fn(usize) -> u32>(
     roster: &Roster,
     range: Range<usize>,
     mut draw: u64,
-    mut seen: Few,
+    seen: &mut Few,
     lightest: &mut Lightest<'_, L>,
 ) {
-    for _ in 0..count {
-        let Some(rank) = roster.wheel().at_without(range.clone(), draw, &seen) else { return };
+    for left in (0..count).rev() {
+        let Some(rank) = roster.wheel().at_without(range.clone(), draw, seen) else { return };
         lightest.look_at(roster.place(rank));
-        seen.add(rank);
-        draw = again(draw);
+        if left > 0 {
+            seen.add(rank);
+            draw = again(draw);
+        }
     }
 }
 

@@ -147,10 +147,10 @@ impl Balancer {
         }
         let place = if tried.is_empty() {
             self.first(turn, draw, load)
-        } else if let Some(tried) = self.roster.ranks(tried) {
+        } else if let Some(mut tried) = self.roster.ranks(tried) {
             match &self.way {
                 Way::RoundRobin(_) | Way::Random => self.roster.other(draw, &tried)?,
-                Way::LeastRequests(way) => way.other(&self.roster, draw, load, tried)?,
+                Way::LeastRequests(way) => way.other(&self.roster, draw, load, &mut tried)?,
                 Way::Fastest(way) => way.other(&self.roster, draw, &tried)?,
             }
         } else {
@@ -188,6 +188,11 @@ impl Balancer {
     /// Whether keys say where requests go.
     pub fn goes_by_key(&self) -> bool {
         self.hashing.is_some()
+    }
+
+    /// Whether it asks how many requests all candidates have together.
+    pub fn bounds_load(&self) -> bool {
+        self.hashing.as_ref().is_some_and(|hashing| hashing.bound.is_some())
     }
 
     /// Those it picks among, in the order of their index.

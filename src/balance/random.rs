@@ -10,6 +10,11 @@ use std::ops::Range;
 pub(super) struct Wheel {
     /// Where each arc ends, in units; it begins where the one before ends. Strictly ascending.
     ends: Box<[u64]>,
+    /// The wheel cut into equal parts, one to two for each arc: the arc in which each part begins, so that nearly all of
+    /// a search is done beforehand.
+    guide: Box<[u32]>,
+    /// A part has 2^`part` units.
+    part: u32,
 }
 
 impl Wheel {
@@ -20,7 +25,16 @@ impl Wheel {
             end += width;
             end
         });
-        Wheel { ends: ends.collect() }
+        let ends: Box<[u64]> = ends.collect();
+        let part = (0..u64::BITS).find(|part| end >> part <= 2 * ends.len() as u64).unwrap_or(0);
+        let mut arc = 0;
+        let begins_in = |number: u64| {
+            while ends.get(arc).is_some_and(|&end| end <= number << part) {
+                arc += 1;
+            }
+            arc as u32
+        };
+        Wheel { guide: (0..=end >> part).map(begins_in).collect(), ends, part }
     }
 
     /// The arc at `point`, where the whole wheel has 2^64 points. There must be an arc.
@@ -49,7 +63,11 @@ impl Wheel {
     }
 
     fn arc(&self, place: u64) -> usize {
-        self.ends.partition_point(|&end| end <= place)
+        let number = (place >> self.part) as usize;
+        let first = self.guide[number] as usize;
+        // Where the next part begins, or this one is the last, the search ends at the latest.
+        let last = self.guide.get(number + 1).map_or(self.ends.len(), |&arc| arc as usize);
+        first + self.ends[first..last].partition_point(|&end| end <= place)
     }
 
     fn start(&self, arc: usize) -> u64 {
@@ -178,6 +196,20 @@ mod tests {
             let missing = (3..9).find(|number| !numbers.contains(number));
             prop_assert_eq!(few.first_missing(3..9), missing);
             prop_assert!((0..40).all(|number| few.contains(number) == numbers.contains(&number)));
+        }
+    }
+
+    #[test]
+    fn every_place_is_found_however_uneven_the_arcs_are() {
+        let heavy_first = [1 << 40].into_iter().chain([1; 300]).collect::<Vec<u64>>();
+        let heavy_last = heavy_first.iter().copied().rev().collect();
+        let mixed = (0..300).map(|arc| 1 + again(arc) % (1 << (arc % 30))).collect();
+        for widths in [vec![1], vec![7], vec![1; 9], vec![5; 64], heavy_first, heavy_last, mixed] {
+            let wheel = Wheel::new(widths.iter().copied());
+            for arc in 0..widths.len() {
+                let (first, next) = (wheel.start(arc), wheel.start(arc + 1));
+                assert_eq!((wheel.arc(first), wheel.arc(next - 1)), (arc, arc), "{widths:?}");
+            }
         }
     }
 

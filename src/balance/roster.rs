@@ -93,6 +93,15 @@ impl Roster {
         self.ranks[place] as usize
     }
 
+    /// The place of the candidate with this index. It is the index itself, less the members before it that are out: so where
+    /// few are there is next to nothing to search.
+    pub(super) fn place_of(&self, index: usize) -> Option<usize> {
+        let out = self.candidates.last()?.index - (self.len() - 1);
+        let (low, high) = (index.saturating_sub(out), index.saturating_add(1).min(self.len()));
+        let found = self.candidates.get(low..high)?.binary_search_by_key(&index, |candidate| candidate.index);
+        found.ok().map(|steps| low + steps)
+    }
+
     /// The latencies they count with, by rank: ascending among the healthy, and again among the kept.
     pub(super) fn latencies(&self) -> &[Duration] {
         &self.latencies
@@ -120,10 +129,8 @@ impl Roster {
             return None;
         }
         let mut ranks = Few::none();
-        for index in tried {
-            if let Ok(place) = self.candidates.binary_search_by_key(index, |candidate| candidate.index) {
-                ranks.add(self.rank(place));
-            }
+        for place in tried.iter().filter_map(|&index| self.place_of(index)) {
+            ranks.add(self.rank(place));
         }
         Some(ranks)
     }
@@ -131,5 +138,32 @@ impl Roster {
     /// The place of the most preferred that is not tried, for requests that have tried more than a few.
     pub(super) fn first_untried(&self, tried: &[usize]) -> Option<usize> {
         self.places.iter().map(|&place| place as usize).find(|&place| !tried.contains(&self.candidates[place].index))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::balance::tests::member;
+
+    #[test]
+    fn everyone_is_found_by_index_and_nobody_else_whoever_is_out() {
+        let gaps: [&dyn Fn(usize) -> bool; 6] = [
+            &|_| false,
+            &|index| index < 7,
+            &|index| index > 30,
+            &|index| index % 3 == 1,
+            &|index| index == 20,
+            &|_| true,
+        ];
+        for (number, is_out) in gaps.iter().enumerate() {
+            let there: Vec<usize> = (0..40).filter(|index| !is_out(*index)).collect();
+            let candidates: Vec<Candidate> = there.iter().map(|index| member(*index)).collect();
+            let roster = Roster::new(candidates, &vec![1; there.len()], |_, _| Duration::ZERO);
+            for index in (0..50).chain([usize::MAX]) {
+                let expected = there.iter().position(|one| *one == index);
+                assert_eq!(roster.place_of(index), expected, "{index} in gaps {number}");
+            }
+        }
     }
 }

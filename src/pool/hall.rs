@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 
 use super::link::Link;
 use super::queue::Queue;
-use super::seats::Seats;
+use super::seats::{Seats, Sum};
 use crate::config::{self, Capacity};
 
 /// What a pool and its members take on at once, and how many wait for room. Default: as much as comes, and nobody waits.
@@ -30,6 +30,8 @@ pub(super) struct Hall {
     capacity: PackedCapacity,
     /// Requests of all members, counted only while there is a limit: without one, a pick has nothing to share.
     pub(super) in_flight: Seats,
+    /// Requests on all who may be picked, counted only while the policy bounds what each carries by their average.
+    pub(super) candidates: Sum,
     /// Requests in flight that began before there was a limit.
     uncounted: AtomicU32,
     /// Connections to all members that have a limit, be it the pool's.
@@ -58,6 +60,7 @@ impl Hall {
         let hall = Hall {
             capacity: PackedCapacity::default(),
             in_flight: Seats::unlimited(),
+            candidates: Sum::default(),
             uncounted: AtomicU32::new(0),
             connections: Seats::unlimited(),
             queue: Queue::new(),

@@ -207,7 +207,7 @@ impl Member {
 
     /// Takes a seat for a request; false when it is full.
     pub(super) fn enter(&self) -> bool {
-        self.in_flight.take_beside(self.before(Member::own_in_flight))
+        self.in_flight.take_into(&self.hall.candidates, self.before(Member::own_in_flight))
     }
 
     /// Takes a place for a connection; false when all are taken.
@@ -216,7 +216,23 @@ impl Member {
     }
 
     pub(super) fn leave(&self) {
-        self.in_flight.give_back();
+        self.in_flight.give_back_from(&self.hall.candidates);
+    }
+
+    /// Its requests, those from before it left and came back included, are of one who may be picked.
+    pub(super) fn join_candidates(&self) {
+        self.in_flight.join(&self.hall.candidates);
+        self.each_before(|former| former.in_flight.join(&self.hall.candidates));
+    }
+
+    /// They are not, or nobody asks.
+    pub(super) fn part_from_candidates(&self) {
+        self.in_flight.part_from(&self.hall.candidates);
+        self.each_before(|former| former.in_flight.part_from(&self.hall.candidates));
+    }
+
+    fn each_before(&self, act: impl Fn(&Member)) {
+        self.before.iter().flatten().filter_map(Weak::upgrade).for_each(|former| act(&former));
     }
 
     pub(super) fn tunnel_opens(&self) {
@@ -229,6 +245,7 @@ impl Member {
 
     /// It is no longer configured, for good: what comes back later is another member.
     pub(super) fn remove(&self) {
+        self.part_from_candidates();
         self.aside.is_removed.store(true, Relaxed);
         self.aside.removal.notify_waiters();
     }

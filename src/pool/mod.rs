@@ -154,6 +154,7 @@ impl Pool {
         let members: Vec<_> = health.members().iter().map(|m| Arc::new(Member::new(m, &hall, &[]))).collect();
         limit(&members, &limits);
         let roster = Roster::new(&health, &policy, rings.as_deref(), &members);
+        roster.count_candidates(None);
         Pool {
             name: name.into(),
             board: Mutex::new(Board {
@@ -396,7 +397,9 @@ impl Pool {
     fn show(&self, board: &mut Board, now: Duration) {
         board.roster_at = now;
         board.roster_is_stale = false;
-        self.roster.store(Arc::new(Roster::new(&board.health, &board.policy, board.rings.as_deref(), &board.members)));
+        let next = Roster::new(&board.health, &board.policy, board.rings.as_deref(), &board.members);
+        next.count_candidates(Some(&self.roster.load()));
+        self.roster.store(Arc::new(next));
         self.changed.notify_waiters();
         self.hall.queue.wake();
     }

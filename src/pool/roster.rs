@@ -12,6 +12,8 @@ use crate::health::{MemberId, Mode, OnAllUnhealthy, Picture, PoolHealth, Standin
 pub struct Roster {
     picture: Picture,
     members: Vec<Arc<Member>>,
+    /// The places of the members, in the order of their ids.
+    by_id: Box<[(MemberId, u32)]>,
     balancer: Balancer,
     fails_when_unhealthy: bool,
 }
@@ -43,8 +45,11 @@ impl Roster {
             }
             _ => Balancer::new(policy, candidates),
         };
+        let mut by_id: Box<[_]> = members.iter().enumerate().map(|(index, m)| (m.id(), index as u32)).collect();
+        by_id.sort_unstable();
         Roster {
             balancer,
+            by_id,
             members: members.to_vec(),
             fails_when_unhealthy: health.rules().on_all_unhealthy == OnAllUnhealthy::Fail,
             picture,
@@ -87,6 +92,25 @@ impl Roster {
         self.balancer.candidates().iter().any(|c| !tried.contains(&self.members[c.index].id()))
     }
 
+    /// From now on the pool knows how many requests all have together who may be picked here, if that is asked for. `last`
+    /// is the roster before this one.
+    pub(super) fn count_candidates(&self, last: Option<&Roster>) {
+        let asked = self.balancer.bounds_load();
+        if !asked && !last.is_some_and(|last| last.balancer.bounds_load()) {
+            return;
+        }
+        let mut candidates = self.balancer.candidates().iter().map(|candidate| candidate.index).peekable();
+        for (index, member) in self.members.iter().enumerate() {
+            let is_candidate = candidates.next_if_eq(&index).is_some();
+            if asked && is_candidate { member.join_candidates() } else { member.part_from_candidates() }
+        }
+    }
+
+    fn index_of(&self, id: MemberId) -> Option<usize> {
+        let found = self.by_id.binary_search_by_key(&id, |(id, _)| *id).ok()?;
+        Some(self.by_id[found].1 as usize)
+    }
+
     /// Whether keys say where requests go.
     pub fn goes_by_key(&self) -> bool {
         self.balancer.goes_by_key()
@@ -110,7 +134,7 @@ impl Roster {
         if self.members[index].enter() { Some(index) } else { self.pick_another(choose, &draw, tried, Some(index)) }
     }
 
-    /// Only a retry, or who has met a full member, comes here; so it may look for its few members by hand.
+    /// Only a retry, or who has met a full member, comes here.
     #[cold]
     fn pick_another(
         &self,
@@ -121,10 +145,7 @@ impl Roster {
     ) -> Option<usize> {
         let mut out = LeftOut::default();
         full.into_iter().for_each(|index| out.add(index));
-        if !tried.is_empty() {
-            let tried = self.members.iter().enumerate().filter(|(_, m)| tried.contains(&m.id()));
-            tried.for_each(|(index, _)| out.add(index));
-        }
+        tried.iter().filter_map(|id| self.index_of(*id)).for_each(|index| out.add(index));
         while !out.is_over() {
             let index = choose(out.as_slice())?;
             if self.members[index].enter() {
@@ -153,9 +174,9 @@ impl Roster {
         }
     }
 
-    /// Requests on all who may be picked.
-    fn in_flight(&self) -> u64 {
-        self.balancer.candidates().iter().map(|c| u64::from(self.members[c.index].in_flight())).sum()
+    /// Requests on all who may be picked, known only where that is asked for.
+    pub(super) fn in_flight(&self) -> u64 {
+        self.members.first().map_or(0, |member| member.hall.candidates.taken())
     }
 }
 

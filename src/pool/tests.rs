@@ -364,3 +364,62 @@ fn a_weight_that_becomes_zero_is_told_like_an_order_to_drain() {
     pool.reshape(ms(3), plan(3));
     assert_eq!(told(), ["enabled -> draining", "draining -> enabled"]);
 }
+
+/// Requests on all who may be picked, added up.
+fn on_candidates(roster: &Roster) -> u64 {
+    let may = |index: &usize| matches!(roster.standing(*index), Standing::Healthy | Standing::Kept);
+    (0..roster.members().len()).filter(may).map(|index| u64::from(roster.members()[index].in_flight())).sum()
+}
+
+#[test]
+fn what_all_candidates_carry_is_known_whatever_happens() {
+    let mut random = fastrand::Rng::with_seed(7);
+    let policy = |percent| Policy::ConsistentHash { bounded_load_percent: percent };
+    let pool = pool(Plan { policy: policy(Some(150)), ..plan(6) });
+    let (mut leases, mut most) = (Vec::new(), 0);
+    let mut bounded = true;
+    for step in 0..5_000 {
+        let members = pool.roster().members().to_vec();
+        match random.u8(..100) {
+            0..55 => match pool.pick(&[], Some(&random.u64(..).to_le_bytes())) {
+                Pick::Member(lease) => leases.push(lease),
+                _ => panic!("there is room"),
+            },
+            55..90 if !leases.is_empty() => drop(leases.swap_remove(random.usize(..leases.len()))),
+            90..95 => report(&pool, ms(step), random.choice(&members).expect("one").id(), fail()),
+            95..98 => members.iter().for_each(|member| report(&pool, ms(step), member.id(), pass(1))),
+            // Some leave with all they carry, and some of those come back; now and then nobody asks.
+            98.. => {
+                bounded = random.u8(..4) > 0;
+                let policy = policy(bounded.then_some(150));
+                pool.reshape(ms(step), Plan { policy, ..plan(random.u8(2..8)) });
+            }
+            _ => {}
+        }
+        let roster = pool.roster();
+        if bounded && roster.mode() != Mode::Fallback {
+            assert_eq!(roster.in_flight(), on_candidates(&roster), "after step {step}");
+            most = most.max(roster.in_flight());
+        }
+    }
+    assert!(most > 20, "{most}");
+    leases.clear();
+    pool.reshape(ms(6_000), Plan { policy: policy(Some(150)), ..plan(3) });
+    assert_eq!(pool.roster().in_flight(), 0);
+}
+
+#[test]
+fn a_retry_finds_its_members_in_whatever_order_they_are() {
+    let pool = pool(plan(4));
+    let [first, second, third, fourth] = ids(&pool)[..] else { panic!("four") };
+    let mut turned = plan(5);
+    turned.members.reverse();
+    pool.reshape(ms(1), turned);
+    let newcomer = ids(&pool)[0];
+    for left in [first, second, third, fourth, newcomer] {
+        let tried: Vec<MemberId> = ids(&pool).into_iter().filter(|id| *id != left).collect();
+        let Pick::Member(lease) = pool.pick(&tried, None) else { panic!("one is left") };
+        assert_eq!(lease.member().id(), left);
+    }
+    assert!(matches!(pool.pick(&ids(&pool), None), Pick::Nobody));
+}
