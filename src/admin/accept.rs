@@ -24,11 +24,7 @@ const CONNECTIONS: usize = 128;
 /// For the header of a request; until the next one comes, too.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long a connection may go on before it ends with the request it has.
-const LIFETIME: Duration = Duration::from_secs(60);
-
-/// How long that request may take then: nobody reads an answer for ever.
-const LAST_REQUEST: Duration = Duration::from_secs(5);
+const SPAN: Span = Span { lifetime: Duration::from_secs(60), last_request: Duration::from_secs(5) };
 
 /// How long what was sent may go unread, where the kernel has no room for more; a stream has no other end than this one.
 const UNREAD: Duration = Duration::from_secs(30);
@@ -38,6 +34,15 @@ const BUFFER: usize = 64 * 1024;
 
 /// How long to leave the kernel alone when it has no descriptor for a new connection.
 const PAUSE: Duration = Duration::from_millis(50);
+
+/// How long a connection lasts that nothing stays on.
+#[derive(Debug, Clone, Copy)]
+struct Span {
+    /// Before it ends with the request it has.
+    lifetime: Duration,
+    /// How long that request may take then: nobody reads an answer for ever.
+    last_request: Duration,
+}
 
 /// Held by an answer that goes on for as long as its client listens: its connection stays meanwhile. Each request brings the
 /// one of its connection.
@@ -55,7 +60,7 @@ pub async fn accept(listener: TcpListener, router: Router) {
                 starving = false;
                 let router = router.clone();
                 tokio::spawn(async move {
-                    serve(stream, router).await;
+                    serve(stream, router, SPAN).await;
                     drop(place);
                 });
             }
@@ -72,7 +77,7 @@ pub async fn accept(listener: TcpListener, router: Router) {
 }
 
 /// Whatever ends a connection is its client's business.
-async fn serve(stream: TcpStream, router: Router) {
+async fn serve(stream: TcpStream, router: Router, span: Span) {
     let _ = stream.set_nodelay(true);
     let _ = SockRef::from(&stream).set_tcp_user_timeout(Some(UNREAD));
     let (stay, router) = (Stay::default(), TowerToHyperService::new(router));
@@ -84,12 +89,66 @@ async fn serve(stream: TcpStream, router: Router) {
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT).max_buf_size(BUFFER);
     let mut connection = pin!(http.serve_connection(TokioIo::new(stream), service));
-    while timeout(LIFETIME, connection.as_mut()).await.is_err() {
+    while timeout(span.lifetime, connection.as_mut()).await.is_err() {
         // The service itself holds one.
         if stays.strong_count() <= 1 {
             connection.as_mut().graceful_shutdown();
-            let _ = timeout(LAST_REQUEST, connection).await;
+            let _ = timeout(span.last_request, connection).await;
             return;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use axum::Extension;
+    use axum::body::{Body, Bytes};
+    use axum::routing::get;
+    use futures_util::{StreamExt, stream};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::*;
+
+    const TICK: Duration = Duration::from_millis(20);
+    const TICKS: usize = 20;
+
+    /// Ticks that go on for four lives of a connection; they keep what they are given.
+    fn ticks(kept: Option<Stay>) -> Body {
+        let ticks = stream::unfold((0, kept), |(count, kept)| async move {
+            sleep(TICK).await;
+            (count < TICKS).then_some((Ok::<_, Infallible>(Bytes::from_static(b"tick")), (count + 1, kept)))
+        });
+        Body::from_stream(ticks.boxed())
+    }
+
+    async fn received(path: &str) -> usize {
+        let router = Router::new()
+            .route("/stays", get(|Extension(stay): Extension<Stay>| async { ticks(Some(stay)) }))
+            .route("/goes", get(|| async { ticks(None) }));
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let span = Span { lifetime: TICK * 4, last_request: TICK };
+        let serving = async {
+            let (stream, _) = listener.accept().await.expect("a client");
+            serve(stream, router, span).await;
+        };
+        let reading = async {
+            let mut client = TcpStream::connect(address).await.expect("the listener");
+            client.write_all(format!("GET {path} HTTP/1.0\r\n\r\n").as_bytes()).await.expect("sent");
+            let mut answer = Vec::new();
+            // One that is cut may end with a reset.
+            let _ = client.read_to_end(&mut answer).await;
+            String::from_utf8_lossy(&answer).matches("tick").count()
+        };
+        tokio::join!(serving, reading).1
+    }
+
+    #[test]
+    fn a_connection_lasts_as_long_as_something_stays_on_it() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        assert_eq!(runtime.block_on(received("/stays")), TICKS);
+        assert!(runtime.block_on(received("/goes")) < TICKS);
     }
 }

@@ -31,7 +31,7 @@ use super::{config, events, pools, problem, status, stream, words};
         config::config,
         document,
     ),
-    components(schemas(problem::Problem)),
+    components(schemas(problem::Problem, pools::Action)),
     modifiers(&Everywhere),
 )]
 struct Api;

@@ -43,7 +43,7 @@ pub async fn pools(State(control): State<Arc<Control>>) -> Json<Vec<PoolView>> {
 /// One pool.
 #[utoipa::path(
     get, path = "/api/v1/pools/{pool}", tag = "pools",
-    params(("pool" = String, Path, description = "Its name")),
+    params(("pool" = String, Path, description = "Its name", example = "web")),
     responses(
         (status = 200, description = "As it stands", body = PoolView),
         (status = 400, description = "The path is no text", body = Problem, content_type = "application/problem+json"),
@@ -60,8 +60,9 @@ pub async fn pool(State(control): State<Arc<Control>>, Path(name): Path<String>)
 #[utoipa::path(
     post, path = "/api/v1/pools/{pool}/members/{member}/{action}", tag = "pools",
     params(
-        ("pool" = String, Path, description = "The pool's name"),
-        ("member" = String, Path, description = "The member's address, or its name where no other member has it"),
+        ("pool" = String, Path, description = "The pool's name", example = "web"),
+        ("member" = String, Path, description = "The member's address, or its name where no other member has it",
+            example = "127.0.0.1:9001"),
         ("action" = Action, Path, description = "What to do with it"),
     ),
     responses(

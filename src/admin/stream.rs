@@ -156,8 +156,8 @@ impl Reader {
             let Some(last) = glance.events.last() else { break };
             self.id = last.id;
             for event in glance.events.iter().filter(|event| self.filter.wants(event)) {
-                let data = json!(EventView::from(&**event));
-                // Writing to memory does not fail.
+                // Neither numbers and texts nor writing to memory can fail.
+                let data = serde_json::to_string(&EventView::from(&**event)).unwrap_or_default();
                 let _ = write!(text, "id: {}\ndata: {data}\n\n", cursor(&self.log, event.id));
             }
         }
@@ -170,4 +170,99 @@ fn missed_event(log: &EventLog, missed: u64, restarted: bool) -> String {
     let first_id = log.glance(0, 0).first_id;
     let data = json!({ "missed": missed, "restarted": restarted, "first_id": first_id });
     format!("event: missed\nid: {}\ndata: {data}\n\n", cursor(log, first_id - 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::telemetry::{Event, Kind, Severity};
+
+    /// A log, a way to say that the process ends, and a runtime to wait on.
+    struct Stage {
+        log: Arc<EventLog>,
+        ending: watch::Sender<bool>,
+        runtime: tokio::runtime::Runtime,
+    }
+
+    impl Stage {
+        fn new() -> Stage {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
+            Stage { log: Arc::default(), ending: watch::Sender::new(false), runtime }
+        }
+
+        fn publish(&self, count: usize) {
+            for _ in 0..count {
+                self.log.publish(Event::new(Kind::Reload, Severity::Info, "it happened".to_owned()));
+            }
+        }
+
+        fn reader(&self, since: Since, filter: Filter) -> Reader {
+            let keep_alive = Duration::from_millis(1);
+            Reader::new(self.log.clone(), since, filter, self.ending.subscribe(), keep_alive)
+        }
+
+        fn next(&self, reader: &mut Reader) -> Option<String> {
+            self.runtime.block_on(reader.next())
+        }
+
+        /// The ids of what comes until nothing more does.
+        fn drained(&self, reader: &mut Reader) -> Vec<u64> {
+            let mut ids = Vec::new();
+            while let Some(text) = self.next(reader).filter(|text| !text.starts_with(": keep-alive")) {
+                let instance = format!("id: {}-", self.log.instance());
+                ids.extend(text.lines().filter_map(|l| l.strip_prefix(&instance)?.parse::<u64>().ok()));
+            }
+            ids
+        }
+    }
+
+    #[test]
+    fn a_reader_that_was_too_slow_is_told_what_it_missed_and_then_all_that_is_kept() {
+        let stage = Stage::new();
+        let mut reader = stage.reader(Since::default(), Filter::default());
+        assert!(stage.next(&mut reader).is_some_and(|greeting| greeting.starts_with(':')));
+        stage.publish(1700);
+        let text = stage.next(&mut reader).expect("something");
+        let (missed, rest) = text.split_once("\n\n").expect("an event");
+        let cursor = cursor(&stage.log, 700);
+        let expected =
+            format!("event: missed\nid: {cursor}\ndata: {{\"first_id\":701,\"missed\":700,\"restarted\":false}}");
+        assert_eq!(missed, expected);
+        assert!(rest.starts_with(&format!("id: {}-701\ndata: {{", stage.log.instance())), "{rest}");
+        let mut reader = stage.reader(Since::default(), Filter::default());
+        assert_eq!(stage.drained(&mut reader), (700..=1700).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn one_that_comes_back_goes_on_where_it_was_and_a_restart_is_told() {
+        let stage = Stage::new();
+        stage.publish(10);
+        let since = |id, restarted| Since { id, restarted };
+        assert_eq!(stage.drained(&mut stage.reader(since(7, false), Filter::default())), [8, 9, 10]);
+        let mut reader = stage.reader(since(0, true), Filter::default());
+        let greeting = stage.next(&mut reader).expect("a greeting");
+        assert!(greeting.contains("event: missed\n") && greeting.contains("\"restarted\":true"), "{greeting}");
+        assert_eq!(stage.drained(&mut reader), (1..=10).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn one_that_wants_others_is_told_how_far_it_has_come() {
+        let stage = Stage::new();
+        let query = Query::of(&Uri::from_static("/?kind=member"), &["kind"]).expect("a query");
+        let mut reader = stage.reader(Since::default(), Filter::of(&query).expect("a kind"));
+        stage.next(&mut reader);
+        stage.publish(200);
+        assert_eq!(stage.next(&mut reader), Some(format!(": keep-alive\nid: {}\n\n", cursor(&stage.log, 200))));
+    }
+
+    #[test]
+    fn the_end_of_the_process_ends_it_after_what_was_told() {
+        let stage = Stage::new();
+        let mut reader = stage.reader(Since::default(), Filter::default());
+        stage.next(&mut reader);
+        stage.publish(1);
+        stage.ending.send_replace(true);
+        assert!(stage.next(&mut reader).is_some_and(|text| text.contains("it happened")));
+        assert_eq!(stage.next(&mut reader), None);
+    }
 }

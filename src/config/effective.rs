@@ -1,5 +1,5 @@
 //! The whole configuration as it is in force, every default written out: in proxy.yaml's own language, so that it can
-//! be read back. Secrets are masked: the token, and fields of probes whose name sounds like one.
+//! be read back. Secrets are masked: the token, and fields and query parameters of probes whose name sounds like one.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -255,7 +255,7 @@ fn http(http: &HttpProbe) -> Value {
     object([
         ("kind", Some(json!("http"))),
         ("method", Some(json!(method))),
-        ("path", Some(json!(escape(&http.path)))),
+        ("path", Some(json!(escape(&without_secrets(&http.path))))),
         ("host", http.host.as_ref().map(|host| json!(host))),
         ("host_header", http.host_header.as_ref().map(|host| json!(host))),
         ("scheme", Some(json!(if http.tls.is_some() { "https" } else { "http" }))),
@@ -290,10 +290,23 @@ fn tls(tls: &Tls) -> Value {
 }
 
 fn field((name, value): &(String, String)) -> (String, Value) {
+    (name.clone(), json!(if sounds_secret(name) { MASK.to_owned() } else { escape(value) }))
+}
+
+/// A path whose query may have a key in it.
+fn without_secrets(path: &str) -> String {
+    let Some((path, query)) = path.split_once('?') else { return path.to_owned() };
+    let shown = |pair: &str| match pair.split_once('=') {
+        Some((name, _)) if sounds_secret(name) => format!("{name}={MASK}"),
+        _ => pair.to_owned(),
+    };
+    format!("{path}?{}", query.split('&').map(shown).collect::<Vec<_>>().join("&"))
+}
+
+fn sounds_secret(name: &str) -> bool {
     let lower = name.to_ascii_lowercase();
     let secret = ["auth", "token", "key", "secret", "pass", "cookie", "credential", "signature"];
-    let shown = if secret.iter().any(|word| lower.contains(word)) { MASK.to_owned() } else { escape(value) };
-    (name.clone(), json!(shown))
+    secret.iter().any(|word| lower.contains(word))
 }
 
 fn upstream(upstream: &Upstream) -> Value {

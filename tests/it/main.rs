@@ -8,6 +8,8 @@ mod balance_cases;
 mod cap_cases;
 mod cli_cases;
 mod drain_cases;
+mod event_cases;
+mod event_stream_cases;
 mod forwarding_cases;
 mod framing_cases;
 mod hangup_cases;

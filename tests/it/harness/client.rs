@@ -223,6 +223,19 @@ impl Connection {
         text
     }
 
+    /// What comes up to and with `end`; panics when the connection ends before.
+    #[track_caller]
+    pub fn until(&mut self, end: &str) -> String {
+        loop {
+            if let Some(at) = self.buffer.windows(end.len()).position(|window| window == end.as_bytes()) {
+                let text: Vec<u8> = self.buffer.drain(..at + end.len()).collect();
+                return String::from_utf8_lossy(&text).into_owned();
+            }
+            let more = self.more();
+            assert_eq!(more, Ok(true), "no {end:?} after {:?}", String::from_utf8_lossy(&self.buffer));
+        }
+    }
+
     /// What comes until the peer ends the connection in order (FIN), or why it does not: a reset is no order.
     pub fn rest(&mut self) -> Result<Vec<u8>, String> {
         while self.more()? {}
