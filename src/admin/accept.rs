@@ -29,7 +29,8 @@ const SPAN: Span = Span { lifetime: Duration::from_secs(60), last_request: Durat
 /// How long what was sent may go unread, where the kernel has no room for more; a stream has no other end than this one.
 const UNREAD: Duration = Duration::from_secs(30);
 
-/// What one connection holds of answers that nobody has read yet, and of a request's header, in bytes.
+/// What one connection holds of answers that nobody has read yet, and of a request's header, in bytes. The kernel holds twice
+/// as much again, where it would hold megabytes.
 const BUFFER: usize = 64 * 1024;
 
 /// How long to leave the kernel alone when it has no descriptor for a new connection.
@@ -79,7 +80,9 @@ pub async fn accept(listener: TcpListener, router: Router) {
 /// Whatever ends a connection is its client's business.
 async fn serve(stream: TcpStream, router: Router, span: Span) {
     let _ = stream.set_nodelay(true);
-    let _ = SockRef::from(&stream).set_tcp_user_timeout(Some(UNREAD));
+    let socket = SockRef::from(&stream);
+    let _ = socket.set_tcp_user_timeout(Some(UNREAD));
+    let _ = socket.set_send_buffer_size(BUFFER);
     let (stay, router) = (Stay::default(), TowerToHyperService::new(router));
     let stays = Arc::downgrade(&stay.0);
     let service = service_fn(move |mut request: Request<Incoming>| {
