@@ -42,7 +42,7 @@ END
 # Bounded, and the same examples each time. The stream has no end that a client of this kind would see; the tests in
 # tests/it have it.
 test_api() {
-    local folder=target/api proxy admin failed=0
+    local root=$PWD folder=target/api proxy admin failed=0
     mkdir -p "$folder"
     api_configuration "$folder" >"$folder/proxy.yaml"
     printf -- '- 127.0.0.3:9001\n' >"$folder/members.yaml"
@@ -56,7 +56,9 @@ test_api() {
         sleep 0.1
     done
     if [[ -n "$admin" ]]; then
-        "$schemathesis" --config-file scripts/schemathesis.toml run "http://$admin/api/v1/openapi.json" || failed=1
+        # In its folder, since it leaves some of its own.
+        (cd "$folder" && "$root/$schemathesis" --config-file "$root/scripts/schemathesis.toml" \
+            run "http://$admin/api/v1/openapi.json") || failed=1
     fi
     kill "$proxy" 2>/dev/null || true
     wait "$proxy" || die "the proxy did not start, or not end well; see $folder/proxy.log"
