@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use crate::config::{self, AdminListener, Config, Places, Problem, Severity};
-use crate::control::{self, Control, Floor, Prepared, SetupError};
+use crate::control::{self, Bound, Control, Floor, Prepared, SetupError};
 use crate::listener::Listening;
 use crate::snapshot::Snapshot;
 use crate::telemetry::{AccessLog, Change, HEALTH};
@@ -21,20 +21,9 @@ pub enum Refused {
     /// The file has errors.
     #[error("the configuration has errors")]
     Config(Vec<Problem>),
-    /// A new listener cannot be had.
+    /// The system does not do what it takes.
     #[error(transparent)]
     Start(#[from] SetupError),
-    /// A new listener is in the way of one that would close.
-    #[error(
-        "cannot listen on {wanted} while {open} is open: new listeners open before old ones close; leave {open} out in one \
-         reload and add {wanted} in the next, or restart"
-    )]
-    Overlap {
-        /// The new one.
-        wanted: SocketAddr,
-        /// The one it overlaps.
-        open: SocketAddr,
-    },
     /// The process is about to end.
     #[error("the process is ending")]
     Ending,
@@ -88,8 +77,7 @@ async fn take(control: &Control, floor: &Floor) -> Result<Arc<Snapshot>, Refused
     }
     let prepared = Prepared::new(&config, &places, found).map_err(Refused::Config)?;
     let open = floor.listening();
-    let new: Vec<_> = config.listeners.iter().filter(|l| find(&open, l).is_none()).cloned().collect();
-    let bound = control::bind(&new, floor.threads()).map_err(|error| explained(error, &open))?;
+    let bound = bound(&config, &open, floor.threads(), &places)?;
     let log = opened(control.log(), &config, &places).await?;
     // From here on nothing can be refused any more.
     for advice in &loaded.advice {
@@ -123,13 +111,32 @@ async fn opened(log: &AccessLog, config: &Arc<Config>, places: &Places) -> Resul
     opened.map_err(|e| Refused::Config(vec![places.access_log_error(format!("cannot open the access log: {e}"))]))
 }
 
+/// The sockets of listeners that are not `open` yet, or every one that cannot be had.
+fn bound(config: &Config, open: &[Arc<Listening>], threads: usize, places: &Places) -> Result<Vec<Bound>, Refused> {
+    let (mut bound, mut problems) = (Vec::new(), Vec::new());
+    for new in config.listeners.iter().filter(|listener| find(open, listener).is_none()) {
+        match control::bind(std::slice::from_ref(new), threads) {
+            Ok(sockets) => bound.extend(sockets),
+            Err(error) => problems.push(places.listener_error(new.address, explained(&error, open))),
+        }
+    }
+    if problems.is_empty() { Ok(bound) } else { Err(Refused::Config(problems)) }
+}
+
 /// An address in use may be in use by ourselves.
-fn explained(error: SetupError, open: &[Arc<Listening>]) -> Refused {
-    let SetupError::Bind { address, cause } = &error else { return Refused::Start(error) };
-    let in_the_way = open.iter().map(|listening| listening.address()).find(|open| overlap(*address, *open));
-    match in_the_way {
-        Some(open) if cause.kind() == ErrorKind::AddrInUse => Refused::Overlap { wanted: *address, open },
-        _ => Refused::Start(error),
+fn explained(error: &SetupError, open: &[Arc<Listening>]) -> String {
+    let in_the_way = |wanted| open.iter().map(|listening| listening.address()).find(|open| overlap(wanted, *open));
+    match error {
+        SetupError::Bind { address: wanted, cause } if cause.kind() == ErrorKind::AddrInUse => {
+            match in_the_way(*wanted) {
+                Some(open) => format!(
+                    "cannot listen on {wanted} while {open} is open: new listeners open before old ones close; leave {open} out in \
+                 one reload and add {wanted} in the next, or restart"
+                ),
+                None => error.to_string(),
+            }
+        }
+        _ => error.to_string(),
     }
 }
 

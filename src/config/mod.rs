@@ -36,6 +36,7 @@ mod yaml;
 
 use std::collections::BTreeMap;
 use std::io::Read;
+use std::net::SocketAddr;
 use std::path::Path;
 
 pub use access_log::{AccessLog, AttemptField, Field, LbField, LogFilter, LogFormat, Piece, Sample, Sink, Template};
@@ -65,6 +66,7 @@ pub struct Loaded {
 pub struct Places {
     file: String,
     access_log: Mark,
+    listeners: Vec<(SocketAddr, Mark)>,
     pools: BTreeMap<String, PoolPlaces>,
 }
 
@@ -144,6 +146,9 @@ impl Places {
         Places {
             file: file.to_owned(),
             access_log: at.key("access_log").key("path").mark(),
+            listeners: (config.listeners.iter().enumerate())
+                .map(|(index, listener)| (listener.address, at.key("listeners").item(index).key("address").mark()))
+                .collect(),
             pools: config.pools.iter().map(|(name, p)| (name.clone(), pool(p))).collect(),
         }
     }
@@ -186,6 +191,12 @@ impl Places {
     pub fn file_advice(&self, pool: &str, index: usize, message: String) -> Problem {
         let mark = self.pools.get(pool).and_then(|places| places.files.get(index)).copied();
         self.problem(Severity::Warning, mark, message)
+    }
+
+    /// An error in the address of the listener that is to be at `address`.
+    pub fn listener_error(&self, address: SocketAddr, message: String) -> Problem {
+        let mark = self.listeners.iter().find(|(other, _)| *other == address).map(|(_, mark)| *mark);
+        self.problem(Severity::Error, mark, message)
     }
 
     /// An error in where the access log goes.
