@@ -91,6 +91,7 @@ fn idle_connections_stay_for_the_lame_duck_and_then_end_in_order() {
     proxy.signal("TERM");
     eventually("the end has begun", || readiness(proxy.admin()) == 503);
     assert_eq!(proxy.get("/meanwhile").status, 200);
+    assert!(!fresh.has_ended() && !idle.has_ended());
     proxy.signal("INT");
     for client in [&mut fresh, &mut idle] {
         assert_eq!(client.rest().as_deref(), Ok(&[][..]));

@@ -14,6 +14,7 @@ mod forwarding_cases;
 mod framing_cases;
 mod hangup_cases;
 mod harness;
+mod harness_cases;
 mod hash_cases;
 mod health_cases;
 mod http_cases;

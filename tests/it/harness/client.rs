@@ -250,6 +250,17 @@ impl Connection {
         std::mem::take(&mut self.buffer)
     }
 
+    /// Whether the peer has ended it by now, as far as has been heard: what a pool of connections looks at before it uses one.
+    pub fn has_ended(&self) -> bool {
+        let _ = self.stream.set_nonblocking(true);
+        let seen = self.stream.peek(&mut [0]);
+        let _ = self.stream.set_nonblocking(false);
+        match seen {
+            Ok(bytes) => bytes == 0,
+            Err(e) => e.kind() != ErrorKind::WouldBlock,
+        }
+    }
+
     /// Sends no more (FIN), and goes on reading.
     pub fn end(&mut self) -> &mut Connection {
         let _ = self.stream.shutdown(std::net::Shutdown::Write);

@@ -3,7 +3,6 @@
 //! Everything is threads and blocking sockets, so that a case reads from top to bottom and nothing of the program under
 //! test is needed to test it. Not here: any case.
 
-mod checks;
 pub mod client;
 pub mod dns;
 pub mod dnsmasq;

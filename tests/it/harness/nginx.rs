@@ -68,8 +68,14 @@ impl Nginx {
 
     /// How many lines its log has whose user agent is not a prober's: the requests that reached it.
     pub fn traffic_count(&self) -> usize {
+        self.targets().len()
+    }
+
+    /// What was asked for, probes left out, in the order of its log: that of the ends of its answers.
+    pub fn targets(&self) -> Vec<String> {
         let log = std::fs::read_to_string(self.dir.path().join("access.log")).unwrap_or_default();
-        log.lines().filter(|line| !(line.contains("pulsegate") && line.contains("probe"))).count()
+        let traffic = log.lines().filter(|line| !(line.contains("pulsegate") && line.contains("probe")));
+        traffic.map(|line| line.split(' ').nth(1).unwrap_or_default().to_owned()).collect()
     }
 }
 

@@ -149,10 +149,10 @@ impl Process {
         Process::spawn(Command::new(PROGRAM), dir, args, env)
     }
 
-    /// Starts it with no more than this many file descriptors.
-    pub fn start_with_descriptors(dir: &Path, args: &[&str], descriptors: u32) -> Process {
-        let mut command = Command::new("sh");
-        command.args(["-c", &format!("ulimit -n {descriptors} && exec \"$0\" \"$@\""), PROGRAM]);
+    /// Starts it in a shell that has done something before; the shell may itself be started by another program.
+    pub fn start_after(dir: &Path, args: &[&str], shell: &[&str], before: &str) -> Process {
+        let mut command = Command::new(shell[0]);
+        command.args(&shell[1..]).args(["-c", &format!("{before} && exec \"$0\" \"$@\""), PROGRAM]);
         Process::spawn(command, dir, args, &[])
     }
 

@@ -50,7 +50,13 @@ impl Proxy {
     /// As [`Proxy::start`], with no more than this many file descriptors.
     #[track_caller]
     pub fn start_with_descriptors(config: &str, descriptors: u32) -> Proxy {
-        Proxy::launch(config, |dir, args| Process::start_with_descriptors(dir, args, descriptors))
+        Proxy::start_after(config, &["sh"], &format!("ulimit -n {descriptors}"))
+    }
+
+    /// As [`Proxy::start`], in a shell that has done something before.
+    #[track_caller]
+    pub fn start_after(config: &str, shell: &[&str], before: &str) -> Proxy {
+        Proxy::launch(config, |dir, args| Process::start_after(dir, args, shell, before))
     }
 
     /// As [`Proxy::start`], with its standard output at this path.

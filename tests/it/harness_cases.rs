@@ -3,12 +3,12 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use super::client::{Connection, get, request, try_request};
-use super::load::Load;
-use super::nginx::Nginx;
-use super::origin::Origin;
-use super::script::{Accept, Answer, Gate, Step, When};
-use super::wait::eventually;
+use crate::harness::client::{Connection, get, request, try_request};
+use crate::harness::load::Load;
+use crate::harness::nginx::Nginx;
+use crate::harness::origin::Origin;
+use crate::harness::script::{Accept, Answer, Gate, Step, When};
+use crate::harness::wait::eventually;
 
 fn at(origin: &Origin) -> SocketAddr {
     origin.address().parse().expect("an address")

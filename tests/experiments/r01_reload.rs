@@ -1,0 +1,142 @@
+//! R1: the configuration is read again and again under load, every fifth time with a mistake.
+
+use std::time::Duration;
+
+use crate::figures::{Figures, Scale, ms};
+use crate::harness::nginx::Nginx;
+use crate::harness::proxy::{Proxy, config_of};
+use crate::harness::wait::{now, pause};
+use crate::harness::{Answer, Echo, Origin, WebSocket, When};
+use crate::load::{Connections, Paced, Wish};
+use crate::logged::Logged;
+use crate::site::{LogFile, PROBE, Vitals, members, quoted, reached};
+
+/// How the program is told to read its file.
+#[derive(Debug, Clone, Copy)]
+enum Way {
+    /// SIGHUP.
+    Signal,
+}
+
+#[test]
+fn r1_reloads_by_signal_under_load() {
+    reloads(Way::Signal);
+}
+
+fn reloads(way: Way) {
+    let scale = Scale::wanted();
+    let (rounds, rate, sockets) = (scale.of(8, 200), scale.of(60, 1_000), scale.of(5, 20));
+    let (nginx, echo, log) = (members(4), Echo::start(), LogFile::new());
+    let sick = Origin::start();
+    let site = |round| format!("{}{}", log.key(), config(&nginx, &sick, &echo, round));
+    let mut proxy = Proxy::start(&site(0));
+    proxy.await_all_healthy();
+    sick.when(When::probe(), Answer::status(503));
+    proxy.await_standing(&sick, "ejected");
+    let before_all = sick.traffic_count();
+
+    let mut tunnels: Vec<WebSocket> = (0..sockets).map(|_| WebSocket::open(proxy.address(), "/ws")).collect();
+    let wish = |connections, path| Wish { clients: 12, rate, connections, method: "GET", path };
+    let loads = [
+        Paced::start(proxy.address(), wish(Connections::Kept, "/load/kept")),
+        Paced::start(proxy.address(), wish(Connections::New, "/load/new")),
+    ];
+    let settle = |time: Duration| {
+        loads.iter().for_each(Paced::fence);
+        if scale.is_full() {
+            pause(time);
+        }
+    };
+    // What is warm is compared: pools, allocator and all.
+    settle(Duration::from_secs(5));
+    for round in 1..=4 {
+        let _ = reload(&proxy, way, &site(round));
+        settle(Duration::from_millis(250));
+    }
+    let quiet = now();
+    settle(Duration::from_secs(10));
+    let (busy, vitals) = (now(), Vitals::of(&proxy));
+    let (mut latest, mut open, mut peak, mut open_files) = (Duration::ZERO, sockets, vitals, [0; 2]);
+    for round in 5..5 + rounds {
+        if round % 5 == 0 {
+            proxy.rewrite(&site(round).replace("routes:", "rutes:"));
+            proxy.reload_is_refused();
+        } else {
+            latest = latest.max(reload(&proxy, way, &site(round)));
+            assert_eq!(proxy.get(&format!("/live{round}")).status, 200, "the new route is there");
+        }
+        open = alive(&mut tunnels);
+        settle(Duration::from_millis(250));
+        let present = Vitals::of(&proxy);
+        peak.threads = peak.threads.max(present.threads);
+        let half = &mut open_files[usize::from(round >= 5 + rounds / 2)];
+        *half = present.descriptors.max(*half);
+    }
+    let (over, after) = (now(), Vitals::of(&proxy));
+    let [mut kept, new] = loads.map(Paced::finish);
+    drop(tunnels);
+    proxy.signal("INT");
+    let exit = proxy.wait().code();
+    kept.add(new);
+
+    let log = Logged::read(&log.files(), "/load/");
+    let mut figures = Figures::new("R1: reloads under load", scale);
+    figures.told("reloads, and how", format!("{rounds} by {way:?}, every fifth refused"));
+    figures.told("load", format!("{rate} requests/s on kept and {rate} on new connections, {sockets} WebSockets"));
+    figures.told("requests", kept.total());
+    figures.must("failed", format!("{}: {}", kept.failed(), kept.reasons()), "0", kept.failed() == 0);
+    figures.none("kept connections closed", kept.closed);
+    figures.none("WebSockets cut", sockets - open);
+    figures.none("requests to the ejected member", sick.traffic_count() - before_all);
+    figures.same("client, log", kept.total(), log.lines);
+    figures.same("log (attempts), members", log.attempts(), reached(&nginx, "/load/"));
+    figures.must("exit code", format!("{exit:?}"), "0", exit == Some(0));
+    figures.must(
+        "threads",
+        format!("{}, at most {}", vitals.threads, peak.threads),
+        "+ 2",
+        peak.threads <= vitals.threads + 2,
+    );
+    let [first, second] = open_files;
+    let found = format!("{first}, {second}; {} before, {} after", vitals.descriptors, after.descriptors);
+    figures.judged("most descriptors in the first half, the second", found, "+ 20", second <= first + 20);
+    let grown = after.kib as i64 - vitals.kib as i64;
+    figures.judged("memory", format!("{} → {} KiB", vitals.kib, after.kib), "+ 10 MiB", grown <= 10 << 10);
+    figures.judged("signal → new configuration in force, at most", ms(latest), "1 s", latest <= Duration::from_secs(1));
+    let (still, moving) = (kept.percentile(99, quiet, busy), kept.percentile(99, busy, over));
+    figures.judged(
+        "p99 quiet, while reloading",
+        format!("{}, {}", ms(still), ms(moving)),
+        "≤ 2 ×",
+        moving <= 2 * still,
+    );
+    figures.finish();
+}
+
+/// Three of the four in turn and the sick one; the balance, a timeout and a route change with them.
+fn config(nginx: &[Nginx], sick: &Origin, echo: &Echo, round: usize) -> String {
+    let left_out = round % nginx.len();
+    let mut members = quoted(nginx);
+    members.remove(left_out);
+    members.push(sick.to_string());
+    let balance = ["round_robin", "least_requests", "random"][round % 3];
+    let timeout = 20 + round % 7;
+    let keys = format!("{PROBE}\nbalance: {balance}\nupstream: {{ read_timeout: {timeout}s }}");
+    let ws = format!("  ws: {{ members: [\"{}\"], probe: off }}\nroutes:", echo.address());
+    let routes = format!("[{{ pool: web }}, {{ path: /ws, pool: ws }}, {{ path: /live{round}, pool: web }}]");
+    config_of(&members, &keys).replace("routes:", &ws).replace("[{ pool: web }]", &routes)
+}
+
+/// How many are still there.
+fn alive(tunnels: &mut [WebSocket]) -> usize {
+    tunnels.iter_mut().filter_map(|socket| socket.try_say("there?")).filter(|said| said == "there?").count()
+}
+
+/// How long until the log says that it is in force.
+fn reload(proxy: &Proxy, way: Way, config: &str) -> Duration {
+    let began = now();
+    match way {
+        Way::Signal => proxy.reload(config),
+    }
+    began.elapsed()
+}
