@@ -84,6 +84,12 @@ impl Figures {
         self.row(what, value, &wanted, holds || !judged);
     }
 
+    /// What the slowest hundredth takes at least: quiet, and while something is wrong. A millisecond is the scheduler's.
+    pub fn slowest(&mut self, when: &str, quiet: Duration, then: Duration) {
+        let most = 2 * quiet + Duration::from_millis(1);
+        self.judged(&format!("p99 {when}"), format!("{}, {}", ms(quiet), ms(then)), "≤ 2 × + 1 ms", then <= most);
+    }
+
     fn row(&mut self, what: &str, value: impl Display, wanted: &str, holds: bool) {
         let row = Row { what: what.to_owned(), value: value.to_string(), wanted: wanted.to_owned(), holds };
         self.rows.push(row);

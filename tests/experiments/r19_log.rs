@@ -69,7 +69,7 @@ impl Stage {
         figures.must("failed", format!("{}: {}", tally.failed(), tally.reasons()), "0", tally.failed() == 0);
         figures.same("client, members", tally.total(), reached(&nginx, "/load/"));
         let (quiet, faulty) = (tally.percentile(99, began, fault), tally.percentile(99, fault, over));
-        figures.judged("p99 before, since", format!("{}, {}", ms(quiet), ms(faulty)), "≤ 2 ×", faulty <= 2 * quiet);
+        figures.slowest("before, since", quiet, faulty);
         figures.must("exit code", format!("{exit:?}"), "0", exit == Some(0));
         (proxy, tally, lost, figures)
     }
