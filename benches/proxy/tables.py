@@ -6,15 +6,16 @@ import statistics
 import subprocess
 import time
 
-COLUMNS = [
-    # Of a figure: its heading, its digits after the point, whether it is compared with the first row's.
-    ("cpu", "CPU µs/request", 1, True),
-    ("rate", "requests/s", 0, True),
-    ("p50", "p50 ms", 2, False),
-    ("p99", "p99 ms", 2, False),
-    ("memory", "RSS MiB", 1, True),
-    ("busy", "its CPU busy %", 0, False),
+# Of a figure: its heading, its digits after the point, and how it is compared with the first row's.
+PEERS = [
+    ("cpu", "CPU µs/request", 1, "ratio"),
+    ("rate", "requests/s", 0, "ratio"),
+    ("p50", "p50 ms", 2, None),
+    ("p99", "p99 ms", 2, None),
+    ("memory", "RSS MiB", 1, "ratio"),
+    ("busy", "busy %", 0, None),
 ]
+FEATURES = [("cpu", "CPU µs/request", 1, "more"), ("rate", "requests/s", 0, None), ("memory", "RSS MiB", 1, None)]
 
 
 def introduce(args, profile, root, processors):
@@ -28,11 +29,11 @@ def introduce(args, profile, root, processors):
         f"load average {os.getloadavg()[0]:.1f} at the start",
         f"pulsegate {first(['git', '-C', root, 'describe', '--always', '--dirty'])}, profile `{profile}`"
         + (" (a release is some percent faster)" if profile == "quick" else "")
-        + f"; {first(['nginx', '-v'])}; {first(['haproxy', '-v']).split(' - ')[0]}; wrk",
+        + f"; {first(['nginx', '-v'])}; {' '.join(first(['haproxy', '-v']).split()[:2])}; wrk",
         f"{args.rounds} × {args.seconds} s, {args.connections} connections; the proxy on processor {proxy}, origin "
         f"and load on processor {others}",
         "access logs to a file: pulsegate JSON; nginx combined, in a buffer of 64 KiB; HAProxy httplog, written line by "
-        "line; bare Pingora none. Probes every second: pulsegate and HAProxy",
+        "line; bare Pingora none. Probes every second: pulsegate and HAProxy. `busy`: of the proxy's processor",
     ]
     print("\n".join(f"- {fact}" for fact in facts) + "\n", flush=True)
 
@@ -50,25 +51,26 @@ def first(command):
 
 def show(args, chosen, rounds):
     base = chosen[0]
-    heading = [""]
-    for _, title, _, is_compared in COLUMNS:
-        heading += [title, f"× {base.about}"] if is_compared else [title]
-    if args.table == "features":
-        heading.insert(2, "more µs")
-    rows = [heading] + [row(args, peer, base, rounds) for peer in chosen]
+    columns = FEATURES if args.table == "features" else PEERS
+    heading = [f"median (least–most) of {len(rounds)}"]
+    for _, title, _, comparison in columns:
+        heading += [title] + {"ratio": [f"× {base.about}"], "more": ["more"], None: []}[comparison]
+    rows = [heading] + [row(peer, base, columns, rounds) for peer in chosen]
     (markdown if args.markdown else plain)(rows)
 
 
-def row(args, peer, base, rounds):
+def row(peer, base, columns, rounds):
     cells = [peer.about]
-    for figure, _, digits, is_compared in COLUMNS:
+    for figure, _, digits, comparison in columns:
         own = [figures[peer.name][figure] for figures in rounds]
-        base_s = [figures[base.name][figure] for figures in rounds]
+        pairs = list(zip(own, (figures[base.name][figure] for figures in rounds)))
         cells.append(spread(own, digits))
-        if figure == "cpu" and args.table == "features":
-            cells.append(spread([one - other for one, other in zip(own, base_s)], 1, "+"))
-        if is_compared:
-            cells.append(spread([one / other for one, other in zip(own, base_s)], 2))
+        if comparison and peer is base:
+            cells.append("")
+        elif comparison == "ratio":
+            cells.append(spread([one / other for one, other in pairs], 2))
+        elif comparison == "more":
+            cells.append(spread([one - other for one, other in pairs], 1, "+"))
     return cells
 
 
