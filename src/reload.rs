@@ -37,6 +37,7 @@ pub async fn reload(control: &Control, floor: &Floor) -> Result<Arc<Snapshot>, R
     // One at a time: the second sees what the first has done.
     let _turn = control.turn_to_reload().await;
     let taken = take(control, floor).await;
+    control.reloads().count(&taken);
     // What a refused file wanted to know is not asked for any more.
     control.desk().follow(&control.snapshot().config);
     match &taken {

@@ -74,6 +74,11 @@ impl Table {
     /// The route for a request: `host` as the client sent it (any case, maybe with port or final dot), empty where
     /// there is none; `path` without the query. Allocates only where the host has a capital letter.
     pub fn find(&self, host: &str, path: &str) -> Option<&Route> {
+        self.find_place(host, path).map(|place| &self.routes[place])
+    }
+
+    /// The same, as its place among [`Table::routes`].
+    pub fn find_place(&self, host: &str, path: &str) -> Option<usize> {
         let host = normal(host);
         let exact = self.exact.get(&*host).and_then(|paths| paths.longest(&self.routes, path));
         exact.or_else(|| self.find_wildcard(&host, path)).or_else(|| self.any.longest(&self.routes, path))
@@ -84,7 +89,7 @@ impl Table {
         &self.routes
     }
 
-    fn find_wildcard(&self, host: &str, path: &str) -> Option<&Route> {
+    fn find_wildcard(&self, host: &str, path: &str) -> Option<usize> {
         if self.wildcard.is_empty() {
             return None;
         }
@@ -151,13 +156,13 @@ impl Paths {
         }
     }
 
-    fn longest<'a>(&self, routes: &'a [Route], path: &str) -> Option<&'a Route> {
+    fn longest(&self, routes: &[Route], path: &str) -> Option<usize> {
         let not_after = |prefix: &Prefix| routes[prefix.route].path.as_str().cmp(path) != Ordering::Greater;
         let mut candidate = self.sorted.partition_point(not_after).checked_sub(1);
         while let Some(at) = candidate {
-            let route = &routes[self.sorted[at].route];
-            if is_under(path, &route.path) {
-                return Some(route);
+            let place = self.sorted[at].route;
+            if is_under(path, &routes[place].path) {
+                return Some(place);
             }
             candidate = self.sorted[at].shorter;
         }

@@ -6,6 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use pulsegate::config;
+use pulsegate::telemetry::metrics::{self, Metric};
 
 /// A fenced block of a document.
 #[derive(Debug, PartialEq, Eq)]
@@ -89,7 +90,8 @@ fn broken_fences(name: &str, document: &str) -> Vec<String> {
 
 fn broken_fence(name: &str, fence: &Fence) -> Option<String> {
     match fence.info.as_str() {
-        "yaml fragment" => None,
+        // What is Prometheus's is checked by its own tool (tests/it/metrics_cases.rs).
+        "yaml fragment" | "yaml prometheus config" | "yaml prometheus rules" => None,
         "yaml" => {
             // Empty lines ahead, so that the checker's own positions are those in the document.
             let text = format!("{}{}", "\n".repeat(fence.line - 1), fence.text);
@@ -259,6 +261,35 @@ fn every_field_of_an_event_is_in_its_page() {
     let section = section(&page, "## The program's own log");
     let missing: Vec<_> = fields.iter().filter(|field| !section.contains(&format!("`{field}`"))).collect();
     assert!(missing.is_empty(), "not in docs/access-log.md: {missing:?}");
+}
+
+#[test]
+fn every_metric_is_in_its_page_and_every_one_there_exists() {
+    let page = read("docs/metrics.md");
+    let row = |metric: &Metric| {
+        let labels: Vec<String> = metric.labels.iter().map(|label| format!("`{label}`")).collect();
+        format!(
+            "| `{}` | {} | {} | {} |",
+            metric.name,
+            metric.kind.as_str(),
+            if labels.is_empty() { "-".to_owned() } else { labels.join(" ") },
+            metric.help.trim_end_matches('.')
+        )
+    };
+    let known: Vec<String> = metrics::ALL.iter().map(row).collect();
+    let is_row = |line: &&str| line.starts_with("| `pulsegate_") || line.starts_with("| `process_");
+    let shown: Vec<&str> = page.lines().filter(is_row).collect();
+    assert!(
+        shown.iter().copied().eq(known.iter().map(String::as_str)),
+        "docs/metrics.md has to have these rows:\n{}",
+        known.join("\n")
+    );
+    let rules = fences(&page).into_iter().find(|fence| fence.info == "yaml prometheus rules").expect("rules").text;
+    let words = rules.split(|c: char| !c.is_ascii_lowercase() && c != '_');
+    let named: HashSet<&str> = words.filter(|w| w.starts_with("pulsegate_") || w.starts_with("process_")).collect();
+    assert!(named.len() >= 8, "{named:?}");
+    let unknown: Vec<_> = named.iter().filter(|name| metrics::ALL.iter().all(|metric| metric.name != **name)).collect();
+    assert!(unknown.is_empty(), "the rules name what is not there: {unknown:?}");
 }
 
 #[test]

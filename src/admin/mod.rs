@@ -12,6 +12,7 @@ mod events;
 mod extract;
 mod guard;
 mod manners;
+mod metrics;
 mod openapi;
 mod pools;
 mod problem;
@@ -41,6 +42,7 @@ struct Reach {
     control: Arc<Control>,
     /// One for each stream that may be open.
     streams: Arc<Semaphore>,
+    pages: metrics::Places,
 }
 
 /// A path and what answers there, method by method.
@@ -64,7 +66,8 @@ pub fn serve(socket: TcpListener, control: Arc<Control>) {
         Err(error) => return tracing::error!(target: "server", %error, "no admin listener"),
     };
     tracing::info!(target: "server", kind = "admin", listener = "admin", address = %address, "listening");
-    let reach = Reach { control, streams: Arc::new(Semaphore::new(stream::STREAMS)) };
+    let reach =
+        Reach { control, streams: Arc::new(Semaphore::new(stream::STREAMS)), pages: metrics::Places::default() };
     tokio::spawn(accept::accept(listener, router(reach, address)));
 }
 
@@ -73,6 +76,7 @@ fn reading() -> Vec<Endpoint> {
     vec![
         ("/livez", get(status::livez)),
         ("/readyz", get(status::readyz)),
+        ("/metrics", get(metrics::metrics)),
         ("/api/v1/pools", get(pools::pools)),
         ("/api/v1/pools/{pool}", get(pools::pool)),
         ("/api/v1/events", get(events::events)),
@@ -105,6 +109,12 @@ fn router(reach: Reach, bound: SocketAddr) -> Router {
 impl FromRef<Reach> for Arc<Control> {
     fn from_ref(reach: &Reach) -> Arc<Control> {
         reach.control.clone()
+    }
+}
+
+impl FromRef<Reach> for metrics::Places {
+    fn from_ref(reach: &Reach) -> metrics::Places {
+        reach.pages.clone()
     }
 }
 

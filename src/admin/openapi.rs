@@ -14,7 +14,7 @@ use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityRequirement, Secur
 use utoipa::openapi::{self, Content, Ref, RefOr};
 use utoipa::{Modify, OpenApi};
 
-use super::{config, events, pools, problem, status, stream, words};
+use super::{config, events, metrics, pools, problem, status, stream, words};
 
 /// The document of the API.
 #[derive(OpenApi)]
@@ -23,6 +23,7 @@ use super::{config, events, pools, problem, status, stream, words};
     paths(
         status::livez,
         status::readyz,
+        metrics::metrics,
         pools::pools,
         pools::pool,
         pools::act,

@@ -12,7 +12,7 @@ mod update;
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ use crate::listener::Traffic;
 use crate::pool::{Member, Pool};
 use crate::probe::{Check, Idle, Prober, Recipe, Target};
 use crate::snapshot::{Found, Located, Served, Snapshot};
-use crate::telemetry::{AccessLog, EventLog};
+use crate::telemetry::{AccessLog, EventLog, Logging};
 use crate::tls::TlsError;
 
 /// Why a configuration cannot be had.
@@ -77,6 +77,8 @@ pub struct Parts {
     pub ending: watch::Sender<bool>,
     /// The access log.
     pub log: AccessLog,
+    /// The program's own log.
+    pub logging: Logging,
     /// What is going on.
     pub traffic: Arc<Traffic>,
 }
@@ -90,10 +92,21 @@ pub struct Control {
     desk: Arc<Desk>,
     ending: watch::Sender<bool>,
     log: AccessLog,
+    logging: Logging,
     traffic: Arc<Traffic>,
     prober: Arc<Prober>,
     draining: AtomicBool,
     reloading: tokio::sync::Mutex<()>,
+    reloads: Reloads,
+}
+
+/// Reloads so far.
+#[derive(Debug, Default)]
+pub struct Reloads {
+    taken: AtomicU64,
+    refused: AtomicU64,
+    /// What the last one came to.
+    last_was_refused: AtomicBool,
 }
 
 /// What the prober and the errands follow. Who makes them follow holds it from the look at the present generation to the
@@ -111,7 +124,7 @@ pub struct Turn<'a>(#[expect(dead_code, reason = "held, not looked at")] tokio::
 impl Control {
     /// Starts probing what the present generation has.
     pub fn start(parts: Parts) -> io::Result<Control> {
-        let Parts { path, snapshot, events, prepared, desk, ending, log, traffic } = parts;
+        let Parts { path, snapshot, events, prepared, desk, ending, log, logging, traffic } = parts;
         let prober = Arc::new(Prober::start(snapshot.load().config.max_concurrent_probes)?);
         let control = Control {
             path,
@@ -121,10 +134,12 @@ impl Control {
             desk,
             ending,
             log,
+            logging,
             traffic,
             prober,
             draining: AtomicBool::new(false),
             reloading: tokio::sync::Mutex::new(()),
+            reloads: Reloads::default(),
         };
         let (mut following, nobody) = (control.following(), Found::default());
         let pools = control.snapshot();
@@ -203,6 +218,21 @@ impl Control {
     /// The access log.
     pub fn log(&self) -> &AccessLog {
         &self.log
+    }
+
+    /// The program's own log.
+    pub fn logging(&self) -> &Logging {
+        &self.logging
+    }
+
+    /// The prober.
+    pub fn prober(&self) -> &Prober {
+        &self.prober
+    }
+
+    /// Reloads so far.
+    pub fn reloads(&self) -> &Reloads {
+        &self.reloads
     }
 
     /// What is going on.
@@ -289,6 +319,30 @@ impl Control {
         let roster = pool.live.roster();
         let found = roster.members().iter().find(|m| **m.label() == *member || m.key().name == member)?.id();
         Some((pool, found))
+    }
+}
+
+impl Reloads {
+    /// Another one is over.
+    pub fn count<T, E>(&self, reload: &Result<T, E>) {
+        let counter = if reload.is_ok() { &self.taken } else { &self.refused };
+        counter.fetch_add(1, Relaxed);
+        self.last_was_refused.store(reload.is_err(), Relaxed);
+    }
+
+    /// How many were taken.
+    pub fn taken(&self) -> u64 {
+        self.taken.load(Relaxed)
+    }
+
+    /// How many were refused.
+    pub fn refused(&self) -> u64 {
+        self.refused.load(Relaxed)
+    }
+
+    /// Whether the last one was; not where there was none.
+    pub fn last_was_refused(&self) -> bool {
+        self.last_was_refused.load(Relaxed)
     }
 }
 

@@ -160,6 +160,11 @@ impl Desk {
         &self.restarts
     }
 
+    /// How many that were.
+    pub fn restarted(&self) -> u64 {
+        self.restarts.load(std::sync::atomic::Ordering::Relaxed)
+    }
+
     /// Asks for nothing any more.
     pub fn stop(&self) {
         self.followed().stop();

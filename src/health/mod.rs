@@ -177,6 +177,9 @@ impl Standing {
 }
 
 impl Mode {
+    /// Every mode.
+    pub const ALL: [Mode; 6] = [Mode::Down, Mode::Waiting, Mode::Fallback, Mode::Failover, Mode::Capped, Mode::Normal];
+
     /// The word used in logs, API and metrics.
     pub fn as_str(self) -> &'static str {
         match self {

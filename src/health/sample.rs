@@ -43,6 +43,22 @@ pub enum Class {
 }
 
 impl Reason {
+    /// Every reason.
+    pub const ALL: [Reason; 12] = [
+        Reason::Dns,
+        Reason::Refused,
+        Reason::Unreachable,
+        Reason::ConnectTimeout,
+        Reason::Tls,
+        Reason::Timeout,
+        Reason::Reset,
+        Reason::Protocol,
+        Reason::Status,
+        Reason::Body,
+        Reason::TooLarge,
+        Reason::Slow,
+    ];
+
     /// The class the reason belongs to.
     pub fn class(self) -> Class {
         match self {

@@ -19,6 +19,7 @@ use super::oversight;
 use super::stream::Conduit;
 use super::{Listening, Lobby};
 use crate::clock;
+use crate::telemetry::metrics::ListenerCounts;
 use crate::telemetry::{AccessLog, Outcome, Record, Why};
 
 /// How long to leave the kernel alone when it has no descriptor or buffer for a new connection.
@@ -76,6 +77,7 @@ fn admit<A: HttpServerApp + Send + Sync + 'static>(
 ) {
     let visit = Visit::new(lobby.clone(), listening.clone());
     if listening.connections() > listening.limits().max_connections || lobby.traffic.connections() > lobby.room {
+        visit.counts.refused.fetch_add(1, Relaxed);
         let refused = listening.refused.fetch_add(1, Relaxed);
         if refused.is_power_of_two() || refused == 0 {
             let listener = &listening.wanted().name;
@@ -83,8 +85,10 @@ fn admit<A: HttpServerApp + Send + Sync + 'static>(
         }
         return;
     }
+    visit.counts.accepted.fetch_add(1, Relaxed);
     let id = lobby.traffic.next_connection.fetch_add(1, Relaxed) + 1;
-    let connection = Arc::new(Connection::new(id, client, listening.clone(), clock::monotonic()));
+    let connection = Connection::new(id, client, listening.clone(), visit.counts.clone(), clock::monotonic());
+    let connection = Arc::new(connection);
     tokio::spawn(CONNECTION.scope(connection.clone(), serve(visit, connection, stream)));
 }
 
@@ -133,18 +137,22 @@ async fn serve<A: HttpServerApp + Send + Sync + 'static>(
 struct Visit<A> {
     lobby: Arc<Lobby<A>>,
     listening: Arc<Listening>,
+    counts: Arc<ListenerCounts>,
 }
 
 impl<A> Visit<A> {
     fn new(lobby: Arc<Lobby<A>>, listening: Arc<Listening>) -> Visit<A> {
         lobby.traffic.connections.fetch_add(1, Relaxed);
         listening.connections.fetch_add(1, Relaxed);
-        Visit { lobby, listening }
+        let counts = listening.counts.load_full();
+        counts.open.fetch_add(1, Relaxed);
+        Visit { lobby, listening, counts }
     }
 }
 
 impl<A> Drop for Visit<A> {
     fn drop(&mut self) {
+        self.counts.open.fetch_sub(1, Relaxed);
         self.listening.connections.fetch_sub(1, Relaxed);
         self.lobby.traffic.connections.fetch_sub(1, Relaxed);
     }
@@ -161,8 +169,11 @@ impl Drop for Unseen {
     fn drop(&mut self) {
         let answered = self.connection.phase() == Phase::Idle && self.connection.own_status() != 0;
         if self.connection.phase() == Phase::Header || answered {
-            let listener = self.connection.listening().wanted();
-            self.log.write(&unseen(&self.connection, &listener.name, *self.ending.borrow()));
+            let listening = self.connection.listening();
+            let listener = listening.wanted();
+            let record = unseen(&self.connection, &listener.name, *self.ending.borrow());
+            listening.counts().unrouted.count(record.status);
+            self.log.write(&record);
         }
     }
 }

@@ -16,6 +16,7 @@ use arc_swap::ArcSwapOption;
 use super::Listening;
 use super::tunnel::{Terms, Tunnel};
 use crate::clock;
+use crate::telemetry::metrics::ListenerCounts;
 
 tokio::task_local! {
     /// The connection whose task this is: Pingora's `new_ctx` has no other way to ask.
@@ -101,6 +102,8 @@ pub struct Connection {
     id: u64,
     client: SocketAddr,
     listening: Arc<Listening>,
+    /// Among whose connections it counts: its listener's, by the name it had when this one came.
+    counts: Arc<ListenerCounts>,
     phase: AtomicU8,
     /// Monotonic microseconds.
     deadline: AtomicU64,
@@ -133,13 +136,20 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// A connection accepted at `now`.
-    pub fn new(id: u64, client: SocketAddr, listening: Arc<Listening>, now: Duration) -> Connection {
+    /// A connection accepted at `now`, which counts among `counts`.
+    pub fn new(
+        id: u64,
+        client: SocketAddr,
+        listening: Arc<Listening>,
+        counts: Arc<ListenerCounts>,
+        now: Duration,
+    ) -> Connection {
         let deadline = micros(now + listening.limits().header_timeout);
         Connection {
             id,
             client,
             listening,
+            counts,
             phase: AtomicU8::new(Phase::Fresh as u8),
             deadline: AtomicU64::new(deadline),
             header_bytes: AtomicUsize::new(0),
@@ -173,6 +183,11 @@ impl Connection {
     /// The listener it came in by.
     pub fn listening(&self) -> &Arc<Listening> {
         &self.listening
+    }
+
+    /// Among whose connections it counts.
+    pub fn counts(&self) -> &ListenerCounts {
+        &self.counts
     }
 
     /// Where in its life it is.

@@ -36,6 +36,7 @@ pub use tunnel_limits::TunnelLimits;
 
 use crate::config::{self, Limits};
 use crate::telemetry::AccessLog;
+use crate::telemetry::metrics::ListenerCounts;
 
 /// One listener while it is open.
 #[derive(Debug)]
@@ -46,6 +47,8 @@ pub struct Listening {
     address: SocketAddr,
     connections: AtomicUsize,
     refused: AtomicU64,
+    /// Those of its name.
+    counts: ArcSwap<ListenerCounts>,
     open: watch::Sender<bool>,
 }
 
@@ -57,6 +60,7 @@ impl Listening {
             address,
             connections: AtomicUsize::new(0),
             refused: AtomicU64::new(0),
+            counts: ArcSwap::new(ListenerCounts::of(&wanted.name)),
             open: watch::Sender::new(true),
         }
     }
@@ -84,7 +88,13 @@ impl Listening {
 
     /// Another name or other limits, from a reload; connections that are open have them at once.
     pub fn set(&self, wanted: &config::Listener) {
+        self.counts.store(ListenerCounts::of(&wanted.name));
         self.wanted.store(Arc::new(wanted.clone()));
+    }
+
+    /// What is counted of it.
+    pub fn counts(&self) -> Guard<Arc<ListenerCounts>> {
+        self.counts.load()
     }
 
     /// Connections open now.
@@ -137,20 +147,25 @@ impl Traffic {
         self.requests.load(Relaxed)
     }
 
-    /// Counts one request until the guard is dropped.
-    pub fn request(self: &Arc<Self>) -> InFlight {
+    /// Counts one request on `connection` until the guard is dropped.
+    pub fn request(self: &Arc<Self>, connection: &Arc<Connection>) -> InFlight {
         self.requests.fetch_add(1, Relaxed);
-        InFlight(self.clone())
+        connection.counts().active.fetch_add(1, Relaxed);
+        InFlight { traffic: self.clone(), connection: connection.clone() }
     }
 }
 
 /// One request among those being served.
 #[derive(Debug)]
-pub struct InFlight(Arc<Traffic>);
+pub struct InFlight {
+    traffic: Arc<Traffic>,
+    connection: Arc<Connection>,
+}
 
 impl Drop for InFlight {
     fn drop(&mut self) {
-        self.0.requests.fetch_sub(1, Relaxed);
+        self.traffic.requests.fetch_sub(1, Relaxed);
+        self.connection.counts().active.fetch_sub(1, Relaxed);
     }
 }
 

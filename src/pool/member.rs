@@ -9,6 +9,7 @@ use tokio::sync::Notify;
 
 use super::hall::{Hall, PackedCapacity, requests};
 use super::seats::Seats;
+use super::tally::MemberTally;
 use crate::config::Capacity;
 use crate::health::{self, Key, MemberId};
 
@@ -55,6 +56,7 @@ struct Aside {
     connections_left: AtomicU64,
     is_removed: AtomicBool,
     removal: Notify,
+    tally: MemberTally,
 }
 
 impl Member {
@@ -154,6 +156,11 @@ impl Member {
 
     fn own_tunnels(&self) -> u32 {
         self.aside.tunnels.load(Relaxed)
+    }
+
+    /// What it has been through.
+    pub fn tally(&self) -> &MemberTally {
+        &self.aside.tally
     }
 
     /// Whether anything of it goes on.

@@ -18,6 +18,7 @@ mod roster;
 mod seats;
 #[cfg(test)]
 mod settled;
+mod tally;
 #[cfg(test)]
 mod tests;
 mod usage;
@@ -37,6 +38,7 @@ pub use link::{Berth, Crowded, HangUp, InUse, Link, Manner};
 pub use member::Member;
 pub use queue::{Place, Queue, Turn};
 pub use roster::{Headline, Roster};
+pub use tally::{MemberTally, PoolTally};
 pub use usage::Usage;
 
 use hall::{Entry, Hall};
@@ -66,6 +68,7 @@ pub struct Pool {
     hall: Arc<Hall>,
     budget: Budget,
     usage: Usage,
+    tally: PoolTally,
     events: Arc<EventLog>,
 }
 
@@ -174,6 +177,7 @@ impl Pool {
             hall,
             budget: Budget::new(budget_percent),
             usage: Usage::new(now),
+            tally: PoolTally::new(),
             events,
         }
     }
@@ -191,6 +195,11 @@ impl Pool {
     /// Whether anybody uses it.
     pub fn usage(&self) -> &Usage {
         &self.usage
+    }
+
+    /// What it has been through.
+    pub fn tally(&self) -> &PoolTally {
+        &self.tally
     }
 
     /// The retry budget.
@@ -286,8 +295,10 @@ impl Pool {
         let mut board = self.board();
         board.health.member(id).filter(|m| m.spec().fingerprint == fingerprint)?;
         let index = board.health.index_of(id).filter(|index| !board.members[*index].is_removed())?;
+        let outcome = sample.outcome;
         let changes = board.health.observe(now, id, fingerprint, sample);
         let member = &board.health.members()[index];
+        board.members[index].tally().probe_ends(outcome);
         let pace = member.pace();
         let latency_changed = board.members[index].learn(member);
         board.roster_is_stale |= latency_changed && matches!(board.policy, Policy::Fastest { .. });
@@ -362,7 +373,7 @@ impl Pool {
         self.budget.set_percent(budget_percent);
         self.show(&mut board, now);
         self.events.announce_moves(&self.name, &board.health, &moves);
-        self.events.announce(&self.name, &board.health, &changes);
+        self.tell(&board, &changes);
     }
 
     /// A reload took the whole pool out: so are its members.
@@ -390,7 +401,7 @@ impl Pool {
             return;
         }
         self.show(board, now);
-        self.events.announce(&self.name, &board.health, changes);
+        self.tell(board, changes);
     }
 
     /// Makes what changed visible to requests.
@@ -402,6 +413,23 @@ impl Pool {
         self.roster.store(Arc::new(next));
         self.changed.notify_waiters();
         self.hall.queue.wake();
+    }
+
+    /// Tells people and counts.
+    fn tell(&self, board: &Board, changes: &[Change]) {
+        changes.iter().for_each(|change| self.count(board, change));
+        self.events.announce(&self.name, &board.health, changes);
+    }
+
+    fn count(&self, board: &Board, change: &Change) {
+        match *change {
+            Change::Fallback { entered: true } => self.tally.falls_back(),
+            Change::Verdict { member, to, .. } => {
+                let Some(index) = board.health.index_of(member) else { return };
+                board.members[index].tally().verdict_becomes(to, board.health.members()[index].cause());
+            }
+            _ => {}
+        }
     }
 
     fn board(&self) -> MutexGuard<'_, Board> {

@@ -81,6 +81,24 @@ pub struct Counters {
     pub panics: AtomicU64,
 }
 
+impl Counters {
+    /// Probes that were due and had to wait for a place.
+    pub fn late(&self) -> u64 {
+        self.late.load(Relaxed)
+    }
+
+    /// Probes under way.
+    pub fn in_flight(&self) -> u64 {
+        let landed = [&self.passed, &self.failed, &self.inconclusive].map(|count| count.load(Relaxed));
+        self.started.load(Relaxed).saturating_sub(landed.iter().sum())
+    }
+
+    /// Probes that panicked.
+    pub fn panicked(&self) -> u64 {
+        self.panics.load(Relaxed)
+    }
+}
+
 /// The prober. Dropping it ends all probes at once.
 pub struct Prober {
     runtime: Mutex<Option<Runtime>>,

@@ -30,9 +30,10 @@ pub fn admit(ctx: &mut Ctx, request: &RequestHeader, limits: Limits) -> Result<(
     within_limits(request, &ctx.raw, limits)?;
     // OPTIONS of everything is for who serves everything (RFC 9110 section 9.3.7).
     let path = if request.raw_path() == b"*" { "/" } else { request.uri.path() };
-    let route = snapshot.routes.find(host(request), path).ok_or(Refusal::NoRoute)?;
-    ctx.route = Some(route.name.clone());
-    let pool = snapshot.pools.get(&*route.pool).ok_or(Refusal::Internal)?;
+    let place = snapshot.routes.find_place(host(request), path).ok_or(Refusal::NoRoute)?;
+    let route = snapshot.counts.get(place).ok_or(Refusal::Internal)?;
+    ctx.route = Some(route.clone());
+    let pool = snapshot.pools.get(route.pool()).ok_or(Refusal::Internal)?;
     ctx.pool = Some(pool.clone());
     pool.live.budget().earn();
     pool.live.usage().mark();

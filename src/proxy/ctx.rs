@@ -17,6 +17,7 @@ use crate::health::{MemberId, Window};
 use crate::listener::{Connection, InFlight, Terms};
 use crate::pool::{InUse, Lease};
 use crate::snapshot::{Served, Snapshot};
+use crate::telemetry::metrics::RouteCounts;
 use crate::telemetry::{AccessLog, Attempt, AttemptResult, Pick};
 
 /// How long a client may go on with a request that has been answered whole.
@@ -46,8 +47,8 @@ pub struct Ctx {
     pub peer_is_trusted: bool,
     /// Its id, once admitted.
     pub request_id: String,
-    /// The route's name.
-    pub route: Option<Arc<str>>,
+    /// Its route, with the counts of that.
+    pub route: Option<Arc<RouteCounts>>,
     /// The pool that serves it.
     pub pool: Option<Arc<Served>>,
     /// What it goes by, where that counts.
@@ -211,6 +212,9 @@ impl Ctx {
             rank: 0,
             waited,
         });
+        if let (Some(before), Some(pool)) = (self.attempts.last(), &self.pool) {
+            pool.live.tally().retries_after(before.result);
+        }
         let (passes, shown) = lease.member().window();
         self.attempts.push(Attempt {
             member: lease.member().label().clone(),
@@ -263,6 +267,9 @@ impl Ctx {
             attempt.reused = reused;
             attempt.connect = (!reused).then_some(since);
         }
+        if let Some(pool) = self.pool.as_ref().filter(|_| !reused) {
+            pool.live.tally().dials.add(since);
+        }
     }
 
     /// The attempt's answer has begun: `status` is final.
@@ -311,6 +318,7 @@ impl Ctx {
         let since = clock::monotonic().saturating_sub(self.attempt_began);
         self.link = None;
         let lease = self.lease.take()?;
+        lease.member().tally().attempt_ends(result);
         if let Some(attempt) = self.attempts.last_mut() {
             attempt.result = result;
             attempt.duration = since;

@@ -70,7 +70,8 @@ impl ProxyHttp for Hooks {
     fn new_ctx(&self) -> Ctx {
         let connection = CONNECTION.with(Arc::clone);
         connection.request_begins(clock::monotonic());
-        Ctx::new(connection, self.proxy.snapshot.load_full(), self.proxy.log.clone(), self.proxy.traffic.request())
+        let in_flight = self.proxy.traffic.request(&connection);
+        Ctx::new(connection, self.proxy.snapshot.load_full(), self.proxy.log.clone(), in_flight)
     }
 
     fn init_downstream_modules(&self, _modules: &mut HttpModules) {

@@ -3,6 +3,8 @@
 //! It is written by `logging`, Pingora's last hook, or, where that never comes (the task was cut at the drain limit, or a
 //! hook panicked), when the context is dropped: every path ends in exactly one of the two.
 
+use std::time::Duration;
+
 use http::Method;
 use http::header::{REFERER, USER_AGENT};
 use pingora::http::RequestHeader;
@@ -14,6 +16,7 @@ use super::ctx::Ctx;
 use super::refusal::{self, Refusal};
 use crate::clock;
 use crate::listener::Cut;
+use crate::telemetry::metrics::RouteCounts;
 use crate::telemetry::{AttemptResult, Outcome, Record, Why};
 
 impl Ctx {
@@ -23,6 +26,9 @@ impl Ctx {
         let cut = self.tunnel_cut();
         self.attempt_ended(if cut.is_some() { AttemptResult::Abandoned } else { AttemptResult::Ok }, bytes);
         self.logged = true;
+        let (outcome, reason) = self.end();
+        let (status, duration) = (self.final_status(outcome), self.duration());
+        self.count(status, duration);
         if !self.log.is_on() {
             return;
         }
@@ -30,7 +36,6 @@ impl Ctx {
         let sent = session.body_bytes_sent() as u64 + self.connection.part_written();
         let upgraded = session.was_upgraded();
         let request = session.req_header();
-        let (outcome, reason) = self.end();
         let listener = self.connection.listening().wanted();
         let record = Record {
             listener: &listener.name,
@@ -39,7 +44,7 @@ impl Ctx {
             host: Some(admit::host(request)).filter(|h| !h.is_empty()).map(Into::into),
             path: Some(path(request.raw_path()).into()),
             query: query(request.raw_path()).map(Into::into),
-            status: self.final_status(outcome),
+            status,
             request_bytes: read,
             response_bytes: if request.method == Method::HEAD { 0 } else { sent },
             user_agent: request.headers.get(USER_AGENT).map(|v| v.as_bytes().into()),
@@ -47,9 +52,27 @@ impl Ctx {
             outcome,
             reason,
             upgraded,
+            duration,
             ..self.record()
         };
         self.log.write(&record);
+    }
+
+    /// Counts it, once, whether a line is written or not. The time of a tunnel says nothing of whoever answered it.
+    fn count(&self, status: Option<u16>, duration: Duration) {
+        let counts = self.connection.listening().counts();
+        match &self.route {
+            Some(route) => route.count(&counts, status),
+            None => counts.unrouted.count(status),
+        }
+        if let Some(pool) = self.pool.as_ref().filter(|_| !self.is_tunnel()) {
+            pool.live.tally().requests.add(duration);
+        }
+    }
+
+    /// How long it took.
+    fn duration(&self) -> Duration {
+        self.answered_after.unwrap_or_else(|| self.age())
     }
 
     /// How it ended, and why not well.
@@ -108,9 +131,8 @@ impl Ctx {
             client: Some(self.client),
             scheme: Some("http"),
             status: self.status,
-            duration: self.answered_after.unwrap_or_else(|| self.age()),
             ttfb: self.ttfb,
-            route: self.route.as_deref(),
+            route: self.route.as_deref().map(RouteCounts::route),
             pool: self.pool.as_ref().map(|pool| pool.config.name.as_str()),
             connection: self.connection.id(),
             lb: self.lb,
@@ -133,9 +155,8 @@ impl Drop for Ctx {
             self.answered(Refusal::Deadline.status().as_u16());
             own = bytes;
         }
-        if !self.log.is_on() {
-            return;
-        }
+        let (status, duration) = (self.final_status(outcome), self.duration());
+        self.count(status, duration);
         let tunnel = self.connection.tunnel();
         // The session, which counts, is gone: of a body it is known what was handed on.
         let (up, down, came) = if self.is_tunnel() {
@@ -144,6 +165,9 @@ impl Drop for Ctx {
             (self.passed_on, self.handed_back + own, self.handed_back)
         };
         self.attempt_ended(result, came);
+        if !self.log.is_on() {
+            return;
+        }
         if let Some(since) = self.waits_since.take() {
             self.nobody_picked(clock::monotonic().saturating_sub(since));
         }
@@ -166,7 +190,8 @@ impl Drop for Ctx {
             request_bytes: up,
             response_bytes: down,
             upgraded: self.is_tunnel(),
-            status: self.final_status(outcome),
+            status,
+            duration,
             outcome,
             reason,
             ..self.record()

@@ -38,7 +38,7 @@ pub fn run(path: PathBuf, limit: Option<Duration>, logging: &Logging) -> Result<
     }
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(1).thread_name("control").enable_all().build()?;
-    let Some(log) = to_the_end(runtime, serve(path, loaded, limit))? else {
+    let Some(log) = to_the_end(runtime, serve(path, loaded, limit, logging.clone()))? else {
         tracing::info!(target: "server", own_lines_lost = logging.dropped(), "ended before it served");
         return Ok(());
     };
@@ -58,7 +58,12 @@ fn to_the_end<T>(runtime: Runtime, main: impl Future<Output = T>) -> T {
 }
 
 /// Serves to the end; nothing where a signal ended it before it had begun.
-async fn serve(path: PathBuf, loaded: Loaded, limit: Option<Duration>) -> Result<Option<AccessLog>, SetupError> {
+async fn serve(
+    path: PathBuf,
+    loaded: Loaded,
+    limit: Option<Duration>,
+    logging: Logging,
+) -> Result<Option<AccessLog>, SetupError> {
     let mut ears = signals::Ears::new()?;
     let descriptors = descriptors::raise_limit();
     let places = loaded.places().clone();
@@ -116,6 +121,7 @@ async fn serve(path: PathBuf, loaded: Loaded, limit: Option<Duration>) -> Result
         desk,
         ending,
         log: log.clone(),
+        logging,
         traffic: traffic.clone(),
     })?);
     let keeping_up = control::keep_up(&control);

@@ -20,8 +20,9 @@ pub use found::{Found, Located, Source};
 use crate::config::{self, Config, authority};
 use crate::health::{Key, Spec};
 use crate::pool::{Limits, Plan, Pool};
-use crate::route::Table;
+use crate::route::{Route, Table};
 use crate::telemetry::EventLog;
+use crate::telemetry::metrics::RouteCounts;
 
 /// One generation.
 #[derive(Debug)]
@@ -34,6 +35,8 @@ pub struct Snapshot {
     pub config: Arc<Config>,
     /// Where requests go.
     pub routes: Table,
+    /// Of each route, in their order: older than this generation maybe.
+    pub counts: Vec<Arc<RouteCounts>>,
     /// By name.
     pub pools: HashMap<String, Arc<Served>>,
 }
@@ -148,10 +151,20 @@ impl Snapshot {
             generation: old.map_or(1, |old| old.generation + 1),
             since: now,
             pools,
+            counts: counts(old, &config),
             routes: Table::new(config.routes.clone()),
             config,
         }
     }
+}
+
+/// The counts of each route: those it has, if there was one by that name to that pool.
+fn counts(old: Option<&Snapshot>, config: &Config) -> Vec<Arc<RouteCounts>> {
+    let before = old.iter().flat_map(|old| &old.counts).map(|counts| ((counts.route(), counts.pool()), counts));
+    let before: HashMap<_, _> = before.collect();
+    let kept = |route: &Route| before.get(&(&*route.name, &*route.pool)).map(|counts| Arc::clone(counts));
+    let new = |route: &Route| Arc::new(RouteCounts::new(route.name.clone(), route.pool.clone()));
+    config.routes.iter().map(|route| kept(route).unwrap_or_else(|| new(route))).collect()
 }
 
 /// One member per address; a name without one is a member all the same, and says so (case C66).

@@ -15,6 +15,7 @@ mod filter;
 mod json;
 mod lines;
 mod logging;
+pub mod metrics;
 mod ncsa;
 mod panics;
 mod plain;

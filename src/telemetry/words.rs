@@ -188,6 +188,20 @@ impl PickReason {
 }
 
 impl AttemptResult {
+    /// Every result.
+    pub const ALL: [AttemptResult; 10] = [
+        AttemptResult::Ok,
+        AttemptResult::ConnectFailed,
+        AttemptResult::ConnectTimeout,
+        AttemptResult::Tls,
+        AttemptResult::Reset,
+        AttemptResult::Timeout,
+        AttemptResult::Protocol,
+        AttemptResult::Rescued,
+        AttemptResult::ClientAborted,
+        AttemptResult::Abandoned,
+    ];
+
     /// The word in logs and the label value in metrics.
     pub fn as_str(self) -> &'static str {
         match self {

@@ -24,6 +24,7 @@ mod limit_cases;
 mod log_cases;
 mod log_fault_cases;
 mod log_format_cases;
+mod metrics_cases;
 mod name_cases;
 mod pipeline_cases;
 mod probe_cases;
