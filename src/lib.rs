@@ -6,7 +6,7 @@
 //! - meaning: [`config`] (proxy.yaml)
 //! - live: [`pool`] (a pool while it runs), [`snapshot`] (one generation), [`telemetry`] (what it says of itself)
 //! - edges: [`listener`] (clients), [`proxy`] (a request's way), [`probe`] (asking members), [`tls`] (what
-//!   these two share of TLS), [`discovery`] (names),
+//!   these two share of TLS), [`watch`] (files that change), [`discovery`] (names),
 //!   [`control`] (what operators may do), [`admin`] (how they ask), [`reload`] (another configuration)
 //! - assembly: [`server`], [`cli`]
 //!
@@ -30,3 +30,4 @@ pub mod server;
 pub mod snapshot;
 pub mod telemetry;
 pub mod tls;
+pub mod watch;

@@ -1,7 +1,6 @@
 //! Files of members: read at once where something has to come of it, and looked at again for as long as they are followed.
 //!
-//! The system tells of changes in the directory; a look every few seconds is the guarantee, since it does not tell of
-//! everything: a symbolic link's target may be anywhere, and network file systems are silent.
+//! Not here: how a change is noticed (`watch`).
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -9,26 +8,19 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use notify::{RecommendedWatcher, RecursiveMode, Watcher};
-use tokio::sync::watch;
-
 use crate::config::{self, Problem, Roll};
+use crate::watch::{self, SETTLE, Watch};
 
 /// How often a file is looked at without being told to.
 const LOOK: Duration = Duration::from_secs(5);
-
-/// Content must stay the same for so long before it is taken: writers in place take their time.
-const SETTLE: Duration = Duration::from_millis(100);
 
 /// How often a file that changes all the time is looked at, at a start and at a reload.
 const LOOKS: usize = 20;
 
 /// What the files of members say.
 pub struct Rolls {
-    files: Arc<Mutex<HashMap<PathBuf, Page>>>,
-    ears: Mutex<Ears>,
-    /// Counts what the system tells of.
-    told: watch::Sender<u64>,
+    files: Mutex<HashMap<PathBuf, Page>>,
+    watch: Watch,
 }
 
 /// One file.
@@ -42,21 +34,13 @@ struct Page {
     trouble: Option<Arc<str>>,
 }
 
-/// Who listens to the system; nobody until a file is followed, or where the system has no ears left.
-#[derive(Default)]
-struct Ears {
-    watcher: Option<RecommendedWatcher>,
-    directories: Vec<PathBuf>,
-    complained: bool,
-}
-
 /// A file's content, or why there is none.
 type Content = Result<String, Vec<Problem>>;
 
 impl Rolls {
     /// Of no file yet.
     pub fn new() -> Rolls {
-        Rolls { files: Arc::default(), ears: Mutex::default(), told: watch::Sender::new(0) }
+        Rolls { files: Mutex::default(), watch: Watch::new() }
     }
 
     /// What a file says, and what is wrong with what it says now.
@@ -94,18 +78,17 @@ impl Rolls {
     /// Forgets the files that are not among `wanted`.
     pub fn keep(&self, wanted: &[PathBuf]) {
         self.files().retain(|path, _| wanted.contains(path));
+        self.watch.keep(wanted);
     }
 
     /// Follows a file for ever, and calls `changed` whenever it says something else.
     pub async fn follow(&self, path: PathBuf, changed: impl Fn()) {
-        let mut told = self.told.subscribe();
+        let mut told = self.watch.told();
+        self.watch.listen_to(&path).await;
         loop {
-            self.listen_to(&path);
-            if tokio::time::timeout(LOOK, told.changed()).await.is_ok() {
-                // One change of a file is told of many times.
-                tokio::time::sleep(SETTLE).await;
-                told.mark_unchanged();
-            }
+            self.watch.stirred(&mut told, LOOK).await;
+            // Before the look: what changes later is told of.
+            self.watch.listen_to(&path).await;
             if self.look(&path).await {
                 changed();
             }
@@ -114,19 +97,17 @@ impl Rolls {
 
     /// Looks at a file, and takes what it says once it has settled; true: that is something else, or in another state.
     async fn look(&self, path: &Path) -> bool {
-        let mut now = content(path).await;
-        loop {
-            let seen = fingerprint(&now);
-            if self.files().get(path).is_none_or(|page| page.seen == Some(seen)) {
-                return false;
-            }
-            tokio::time::sleep(SETTLE).await;
-            let again = content(path).await;
-            if fingerprint(&again) == seen {
-                return self.take(path, seen, again.and_then(|text| understood(path, &text)));
-            }
-            now = again;
+        let now = content(path).await;
+        let is_known = |now: &Content| self.files().get(path).is_none_or(|page| page.seen == Some(fingerprint(now)));
+        if is_known(&now) {
+            return false;
         }
+        let settled = watch::settled(now, || content(path)).await;
+        if is_known(&settled) {
+            return false;
+        }
+        let seen = fingerprint(&settled);
+        self.take(path, seen, settled.and_then(|text| understood(path, &text)))
     }
 
     /// Takes what a file says now. A mistake in it is told of once for each content.
@@ -159,66 +140,9 @@ impl Rolls {
         before.trouble != page.trouble || before.roll != page.roll
     }
 
-    /// Has the system tell of changes beside `path`. Where it will not, the look every few seconds is left.
-    fn listen_to(&self, path: &Path) {
-        let directory = match path.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
-            _ => PathBuf::from("."),
-        };
-        let mut ears = lock(&self.ears);
-        if ears.directories.contains(&directory) {
-            return;
-        }
-        let Err(error) = ears.add(&directory, &self.files, &self.told) else { return };
-        if !std::mem::replace(&mut ears.complained, true) {
-            let (directory, every) = (directory.display(), LOOK.as_secs());
-            tracing::warn!(
-                target: "discovery", %directory, %error, every,
-                "the system does not tell of changes in {directory}: {error}; its files are looked at every {every} s"
-            );
-        }
-    }
-
     fn files(&self) -> MutexGuard<'_, HashMap<PathBuf, Page>> {
         lock(&self.files)
     }
-}
-
-impl Ears {
-    fn add(
-        &mut self,
-        directory: &Path,
-        files: &Arc<Mutex<HashMap<PathBuf, Page>>>,
-        told: &watch::Sender<u64>,
-    ) -> notify::Result<()> {
-        if self.watcher.is_none() {
-            let (files, told) = (files.clone(), told.clone());
-            self.watcher = Some(notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
-                // Of an error nobody can say what it hides.
-                if event.is_ok_and(|event| !may_concern(&event, &lock(&files))) {
-                    return;
-                }
-                told.send_modify(|count| *count = count.wrapping_add(1));
-            })?);
-        }
-        if let Some(watcher) = &mut self.watcher {
-            watcher.watch(directory, RecursiveMode::NonRecursive)?;
-            self.directories.push(directory.to_owned());
-        }
-        Ok(())
-    }
-}
-
-/// Whether an event may be about one of the files. Our own reading is not news, nor is a log in the same directory; names
-/// that begin with `..` are the links by which Kubernetes exchanges a volume.
-fn may_concern(event: &notify::Event, files: &HashMap<PathBuf, Page>) -> bool {
-    let concerns = |path: &PathBuf| match path.file_name() {
-        Some(name) => {
-            name.as_encoded_bytes().starts_with(b"..") || files.keys().any(|file| file.file_name() == Some(name))
-        }
-        None => true,
-    };
-    !event.kind.is_access() && (event.paths.is_empty() || event.paths.iter().any(concerns))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

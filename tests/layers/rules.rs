@@ -28,6 +28,7 @@ pub const ROOMS: &[(&str, Layer)] = &[
     ("probe", Edges),
     ("tls", Edges),
     ("discovery", Edges),
+    ("watch", Edges),
     ("control", Edges),
     ("admin", Edges),
     ("reload", Edges),
