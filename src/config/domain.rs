@@ -1,10 +1,10 @@
 //! What a configuration means: checked, complete, in the types the rest of the program works with.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -40,9 +40,27 @@ pub struct Config {
     pub threads: Option<usize>,
     /// How names are resolved.
     pub resolver: Resolver,
+    /// How the file is followed while it is in force.
+    pub reload: Reload,
 }
 
 impl Config {
+    /// The files of authorities, certificates and keys that it names.
+    pub fn pem_files(&self) -> BTreeSet<&Path> {
+        let mut files = BTreeSet::new();
+        for pool in self.pools.values() {
+            let probe = match pool.probe.as_ref().map(|probe| &probe.kind) {
+                Some(ProbeKind::Http(http)) => http.tls.as_ref(),
+                _ => None,
+            };
+            for tls in pool.upstream.tls.iter().chain(probe) {
+                files.extend(tls.ca.as_deref());
+                files.extend(tls.client.iter().flat_map(|client| [client.cert.as_path(), client.key.as_path()]));
+            }
+        }
+        files
+    }
+
     /// Probes a second that the file costs while every member is steady: each member that is not disabled once in
     /// its pool's interval.
     pub fn probes_per_second(&self) -> f64 {
@@ -78,6 +96,21 @@ impl Default for Resolver {
             max_refresh: Duration::from_secs(300),
             grace: Duration::from_secs(300),
         }
+    }
+}
+
+/// How the file is followed while it is in force.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reload {
+    /// Whether it is taken when it changes. Default: yes.
+    pub watch: bool,
+    /// How often it is looked at, whatever the system tells of. Default 10 s.
+    pub every: Duration,
+}
+
+impl Default for Reload {
+    fn default() -> Reload {
+        Reload { watch: true, every: Duration::from_secs(10) }
     }
 }
 

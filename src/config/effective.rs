@@ -1,6 +1,7 @@
 //! The whole configuration as it is in force, every default written out: in proxy.yaml's own language, so that it can
 //! be read back. Secrets are masked: the token, and fields and query parameters of probes whose name sounds like one.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -43,9 +44,33 @@ impl Config {
             ("max_concurrent_probes", Some(json!(self.max_concurrent_probes))),
             ("threads", self.threads.map(|n| json!(n))),
             ("resolver", Some(resolver(&self.resolver))),
+            ("reload", Some(json!({ "watch": self.reload.watch, "every": span(self.reload.every) }))),
             ("pools", Some(json!(pools))),
             ("routes", Some(json!(self.routes.iter().map(route).collect::<Vec<_>>()))),
         ])
+    }
+}
+
+impl Pool {
+    /// The keys in which it differs from `other`, secrets included.
+    pub fn differing_keys(&self, other: &Pool) -> Vec<String> {
+        let keys = |pool| match self::pool(pool) {
+            Value::Object(keys) => keys,
+            _ => Map::new(),
+        };
+        let (mut mine, theirs) = (keys(self), keys(other));
+        // A secret is masked in both.
+        let mut differing: BTreeSet<String> = BTreeSet::new();
+        if self.probe != other.probe {
+            differing.insert("probe".to_owned());
+        }
+        for (key, value) in theirs {
+            if mine.remove(&key).as_ref() != Some(&value) {
+                differing.insert(key);
+            }
+        }
+        differing.extend(mine.into_iter().map(|(key, _)| key));
+        differing.into_iter().collect()
     }
 }
 

@@ -32,6 +32,7 @@ pub(super) struct File {
     pub(super) max_concurrent_probes: Written<u64>,
     pub(super) threads: Written<u64>,
     pub(super) resolver: Option<ResolverKeys>,
+    pub(super) reload: Option<ReloadKeys>,
     pub(super) pools: Option<BTreeMap<String, PoolKeys>>,
     pub(super) routes: Option<Vec<RouteKeys>>,
 }
@@ -83,6 +84,13 @@ pub(super) struct ResolverKeys {
     pub(super) min_refresh: Written<Duration>,
     pub(super) max_refresh: Written<Duration>,
     pub(super) grace: Written<Duration>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, expecting = "a mapping such as `{ watch: true, every: 10s }`")]
+pub(super) struct ReloadKeys {
+    pub(super) watch: Written<bool>,
+    pub(super) every: Written<Duration>,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -125,6 +125,13 @@ const SYNONYMS: &[(&str, &[&str], &str)] = &[
         "`min_refresh` and `max_refresh`",
     ),
     ("resolver", &["max_ttl"], "`max_refresh`"),
+    (
+        "",
+        &["watch", "watch_config", "auto_reload", "autoreload", "live_reload", "hot_reload", "reload_on_change"],
+        "`reload: { watch: true }`, which is the default",
+    ),
+    ("reload", &["enabled", "enable", "auto", "on_change", "live"], "`watch`"),
+    ("reload", &["interval", "poll", "poll_interval", "period", "refresh", "check_interval"], "`every`"),
     ("resolver", &["hold", "hold_nx", "hold_valid", "stale", "dns_grace"], "`grace`"),
     ("listeners[]", &["bind", "listen", "port", "host"], "`address: \"0.0.0.0:8080\"`"),
     (

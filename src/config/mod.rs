@@ -35,6 +35,7 @@ mod words;
 mod yaml;
 
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Read;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -58,6 +59,8 @@ pub struct Loaded {
     pub config: Config,
     /// What its author may want to know: warnings, sorted by place.
     pub advice: Vec<Problem>,
+    /// Of its text, as [`digest`] has it.
+    pub digest: u64,
     places: Places,
 }
 
@@ -231,6 +234,13 @@ pub fn load(path: &Path, env: &dyn Fn(&str) -> Option<String>) -> Result<Loaded,
     parse(&path.display().to_string(), &text_of(path)?, env)
 }
 
+/// What tells one text from another: the same in every process of this release.
+pub fn digest(text: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    text.hash(&mut hasher);
+    hasher.finish()
+}
+
 /// The text of a file of configuration, read in bounds; an unreadable file is one problem.
 ///
 /// # Errors
@@ -297,7 +307,7 @@ pub fn parse(file: &str, text: &str, env: &dyn Fn(&str) -> Option<String>) -> Re
     }
     advice::advise(&config, &written, document.at(), &mut problems);
     let places = Places::new(file, &config, document.at());
-    Ok(Loaded { config, advice: problems.sorted(), places })
+    Ok(Loaded { config, advice: problems.sorted(), digest: digest(text), places })
 }
 
 fn not_utf8(bytes: &[u8], valid_up_to: usize) -> (Mark, String) {

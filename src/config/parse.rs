@@ -10,8 +10,8 @@ use std::time::Duration;
 use ipnet::IpNet;
 
 use super::access_log::access_log;
-use super::domain::{AdminListener, Config, Limits, Listener, Pool};
-use super::file::{AdminKeys, File, ListenerKeys};
+use super::domain::{AdminListener, Config, Limits, Listener, Pool, Reload};
+use super::file::{AdminKeys, File, ListenerKeys, ReloadKeys};
 use super::places::At;
 use super::pool::pool;
 use super::problem::Problems;
@@ -34,6 +34,7 @@ pub(super) fn config(file: &File, at: At<'_>, problems: &mut Problems) -> Config
     }
     let max_concurrent_probes = top.count("max_concurrent_probes", &file.max_concurrent_probes, 1..=1_000_000);
     let resolver = resolver(file.resolver.as_ref(), &mut top);
+    let reload = reload(file.reload.as_ref(), &mut top);
     let threads = top.count("threads", &file.threads, 1..=1024);
     let lame_duck = top.span("lame_duck", &file.lame_duck, Duration::ZERO..=DAY);
     let drain_timeout = top.span("drain_timeout", &file.drain_timeout, Duration::ZERO..=DAY);
@@ -55,7 +56,17 @@ pub(super) fn config(file: &File, at: At<'_>, problems: &mut Problems) -> Config
         max_concurrent_probes: max_concurrent_probes.unwrap_or(8192),
         threads,
         resolver,
+        reload,
     }
+}
+
+fn reload(keys: Option<&ReloadKeys>, top: &mut Reading<'_>) -> Reload {
+    let base = Reload::default();
+    let Some(keys) = keys else { return base };
+    let mut read = top.under("reload");
+    let every = read.span("every", &keys.every, Duration::from_secs(1)..=Duration::from_secs(3600));
+    let watch = keys.watch.map_or(base.watch, |Spelled(watch)| watch);
+    Reload { watch, every: every.unwrap_or(base.every) }
 }
 
 fn listeners(written: Option<&[ListenerKeys]>, top: &mut Reading<'_>) -> Vec<Listener> {
