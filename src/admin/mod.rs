@@ -17,6 +17,7 @@ mod openapi;
 mod pools;
 mod problem;
 mod query;
+mod reload;
 mod status;
 mod stream;
 mod views;
@@ -33,6 +34,7 @@ use axum::routing::{MethodRouter, get, post};
 use tokio::sync::Semaphore;
 
 use crate::control::{Control, SetupError};
+use crate::reload::Reloader;
 use guard::Guard;
 use problem::Problem;
 
@@ -43,6 +45,7 @@ struct Reach {
     /// One for each stream that may be open.
     streams: Arc<Semaphore>,
     pages: metrics::Places,
+    reloader: Arc<Reloader>,
 }
 
 /// A path and what answers there, method by method.
@@ -59,15 +62,15 @@ pub fn bind(address: SocketAddr) -> Result<TcpListener, SetupError> {
 }
 
 /// Answers on `socket` until the process ends.
-pub fn serve(socket: TcpListener, control: Arc<Control>) {
+pub fn serve(socket: TcpListener, control: Arc<Control>, reloader: Arc<Reloader>) {
     let listening = tokio::net::TcpListener::from_std(socket).and_then(|l| Ok((l.local_addr()?, l)));
     let (address, listener) = match listening {
         Ok(listening) => listening,
         Err(error) => return tracing::error!(target: "server", %error, "no admin listener"),
     };
     tracing::info!(target: "server", kind = "admin", listener = "admin", address = %address, "listening");
-    let reach =
-        Reach { control, streams: Arc::new(Semaphore::new(stream::STREAMS)), pages: metrics::Places::default() };
+    let (streams, pages) = (Arc::new(Semaphore::new(stream::STREAMS)), metrics::Places::default());
+    let reach = Reach { control, reloader, streams, pages };
     tokio::spawn(accept::accept(listener, router(reach, address)));
 }
 
@@ -83,12 +86,13 @@ fn reading() -> Vec<Endpoint> {
         ("/api/v1/events/stream", get(stream::stream)),
         ("/api/v1/config", get(config::config)),
         ("/api/v1/openapi.json", get(openapi::document)),
+        ("/api/v1/reload", get(reload::last)),
     ]
 }
 
 /// What changes something.
 fn writing() -> Vec<Endpoint> {
-    vec![("/api/v1/pools/{pool}/members/{member}/{action}", post(pools::act))]
+    vec![("/api/v1/pools/{pool}/members/{member}/{action}", post(pools::act)), ("/api/v1/reload", post(reload::reload))]
 }
 
 fn router(reach: Reach, bound: SocketAddr) -> Router {
@@ -104,6 +108,12 @@ fn router(reach: Reach, bound: SocketAddr) -> Router {
         .layer(middleware::from_fn_with_state(guard, guard::reading))
         .layer(middleware::from_fn(manners::manners))
         .with_state(reach)
+}
+
+impl FromRef<Reach> for Arc<Reloader> {
+    fn from_ref(reach: &Reach) -> Arc<Reloader> {
+        reach.reloader.clone()
+    }
 }
 
 impl FromRef<Reach> for Arc<Control> {

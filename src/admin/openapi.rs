@@ -14,7 +14,7 @@ use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityRequirement, Secur
 use utoipa::openapi::{self, Content, Ref, RefOr};
 use utoipa::{Modify, OpenApi};
 
-use super::{config, events, metrics, pools, problem, status, stream, words};
+use super::{config, events, metrics, pools, problem, reload, status, stream, words};
 
 /// The document of the API.
 #[derive(OpenApi)]
@@ -30,6 +30,8 @@ use super::{config, events, metrics, pools, problem, status, stream, words};
         events::events,
         stream::stream,
         config::config,
+        reload::last,
+        reload::reload,
         document,
     ),
     components(schemas(problem::Problem, pools::Action)),

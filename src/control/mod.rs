@@ -7,12 +7,13 @@
 
 mod floor;
 mod prepare;
+mod reloads;
 mod update;
 
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -22,7 +23,8 @@ use tokio::task::AbortHandle;
 
 pub use floor::{Bound, Floor, bind, threads};
 pub use prepare::Prepared;
-pub use update::keep_up;
+pub use reloads::{End, Reloads, Status};
+pub use update::{Few, keep_up};
 
 use crate::clock;
 use crate::config::{Config, Problem};
@@ -81,6 +83,8 @@ pub struct Parts {
     pub logging: Logging,
     /// What is going on.
     pub traffic: Arc<Traffic>,
+    /// What becomes of reloads.
+    pub reloads: Reloads,
 }
 
 /// The running program, as operators see it.
@@ -100,15 +104,6 @@ pub struct Control {
     reloads: Reloads,
 }
 
-/// Reloads so far.
-#[derive(Debug, Default)]
-pub struct Reloads {
-    taken: AtomicU64,
-    refused: AtomicU64,
-    /// What the last one came to.
-    last_was_refused: AtomicBool,
-}
-
 /// What the prober and the errands follow. Who makes them follow holds it from the look at the present generation to the
 /// end, so that the last to do so has seen the latest, and a generation is never seen with another one's recipes.
 struct Following {
@@ -124,7 +119,7 @@ pub struct Turn<'a>(#[expect(dead_code, reason = "held, not looked at")] tokio::
 impl Control {
     /// Starts probing what the present generation has.
     pub fn start(parts: Parts) -> io::Result<Control> {
-        let Parts { path, snapshot, events, prepared, desk, ending, log, logging, traffic } = parts;
+        let Parts { path, snapshot, events, prepared, desk, ending, log, logging, traffic, reloads } = parts;
         let prober = Arc::new(Prober::start(snapshot.load().config.max_concurrent_probes)?);
         let control = Control {
             path,
@@ -139,7 +134,7 @@ impl Control {
             prober,
             draining: AtomicBool::new(false),
             reloading: tokio::sync::Mutex::new(()),
-            reloads: Reloads::default(),
+            reloads,
         };
         let (mut following, nobody) = (control.following(), Found::default());
         let pools = control.snapshot();
@@ -230,11 +225,6 @@ impl Control {
         &self.prober
     }
 
-    /// Reloads so far.
-    pub fn reloads(&self) -> &Reloads {
-        &self.reloads
-    }
-
     /// What is going on.
     pub fn traffic(&self) -> &Traffic {
         &self.traffic
@@ -253,6 +243,18 @@ impl Control {
     /// Waits for the turn to reload: one at a time, and the next sees what the one before has done.
     pub async fn turn_to_reload(&self) -> Turn<'_> {
         Turn(self.reloading.lock().await)
+    }
+
+    /// What became of reloads so far.
+    pub fn reloads(&self) -> &Reloads {
+        &self.reloads
+    }
+
+    /// Whether to take this would change nothing: the same configuration, files that hold the same, and the same members.
+    pub fn is_in_force(&self, config: &Config, prepared: &Prepared) -> bool {
+        let (following, snapshot) = (self.following(), self.snapshot());
+        let found = &following.prepared.found;
+        snapshot.is_of(config, &prepared.outfits) && config.pools.keys().all(|name| prepared.found.agrees(found, name))
     }
 
     /// Takes a configuration that was prepared: the next generation serves from here on. Cannot fail.
@@ -319,30 +321,6 @@ impl Control {
         let roster = pool.live.roster();
         let found = roster.members().iter().find(|m| **m.label() == *member || m.key().name == member)?.id();
         Some((pool, found))
-    }
-}
-
-impl Reloads {
-    /// Another one is over.
-    pub fn count<T, E>(&self, reload: &Result<T, E>) {
-        let counter = if reload.is_ok() { &self.taken } else { &self.refused };
-        counter.fetch_add(1, Relaxed);
-        self.last_was_refused.store(reload.is_err(), Relaxed);
-    }
-
-    /// How many were taken.
-    pub fn taken(&self) -> u64 {
-        self.taken.load(Relaxed)
-    }
-
-    /// How many were refused.
-    pub fn refused(&self) -> u64 {
-        self.refused.load(Relaxed)
-    }
-
-    /// Whether the last one was; not where there was none.
-    pub fn last_was_refused(&self) -> bool {
-        self.last_was_refused.load(Relaxed)
     }
 }
 

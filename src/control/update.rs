@@ -98,13 +98,15 @@ pub(super) fn tell(pool: &str, now: &Found, before: &Found) {
 }
 
 /// The first of many: a line must stay one that somebody can read.
-struct Few<'a> {
+#[derive(Debug)]
+pub struct Few<'a> {
     first: Vec<&'a str>,
     count: usize,
 }
 
 impl<'a> Few<'a> {
-    fn of(all: impl Iterator<Item = &'a String>) -> Few<'a> {
+    /// The first of `all`; how many more there are is told with them.
+    pub fn of(all: impl Iterator<Item = &'a String>) -> Few<'a> {
         let mut few = Few { first: Vec::new(), count: 0 };
         for one in all {
             if few.count < SHOWN {

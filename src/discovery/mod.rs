@@ -165,6 +165,11 @@ impl Desk {
         self.restarts.load(std::sync::atomic::Ordering::Relaxed)
     }
 
+    /// Asks for every name now, before its time.
+    pub fn ask_again(&self) {
+        self.followed().ask_all();
+    }
+
     /// Asks for nothing any more.
     pub fn stop(&self) {
         self.followed().stop();

@@ -16,10 +16,11 @@ use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
 use crate::config::{Limits, Listener, Loaded};
-use crate::control::{self, Control, Floor, Parts, Prepared, SetupError};
+use crate::control::{self, Control, Floor, Parts, Prepared, Reloads, SetupError};
 use crate::discovery::Desk;
 use crate::listener::{LastCall, Lobby, Traffic};
 use crate::proxy::{self, Proxy};
+use crate::reload::{self, Reloader, Seen};
 use crate::snapshot::Snapshot;
 use crate::telemetry::{AccessLog, EventLog, Logging};
 use crate::{admin, clock, config, tls};
@@ -66,7 +67,9 @@ async fn serve(
 ) -> Result<Option<AccessLog>, SetupError> {
     let mut ears = signals::Ears::new()?;
     let descriptors = descriptors::raise_limit();
-    let places = loaded.places().clone();
+    let (places, digest) = (loaded.places().clone(), loaded.digest);
+    // Before they are read: what changes in between is seen as a change.
+    let seen = Seen::at_start(&loaded);
     let config = Arc::new(loaded.config);
     let desk = Desk::new(&config);
     let asking = async {
@@ -123,16 +126,20 @@ async fn serve(
         log: log.clone(),
         logging,
         traffic: traffic.clone(),
+        reloads: Reloads::new(clock::monotonic(), digest),
     })?);
+    let reloader = Arc::new(Reloader::new(control.clone(), floor.clone(), seen));
     let keeping_up = control::keep_up(&control);
     for (listening, sockets) in sockets {
         floor.open(listening, sockets);
     }
     if let Some(admin) = admin {
-        admin::serve(admin, control.clone());
+        admin::serve(admin, control.clone(), reloader.clone());
     }
+    let following = reload::follow(&reloader);
     tracing::info!(target: "server", version = env!("CARGO_PKG_VERSION"), threads, descriptors, "serving");
-    signals::until_the_end(ears, limit, &control, &floor).await;
+    signals::until_the_end(ears, limit, &control, &floor, &reloader).await;
+    following.abort();
     keeping_up.abort();
     control.stop();
     floor.stop();

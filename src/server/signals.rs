@@ -12,6 +12,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::control::{Control, Floor};
+use crate::reload::{Cause, Reloader};
 
 /// Between closing the listeners and closing connections that ask for nothing.
 const LAST_CALL: Duration = Duration::from_millis(100);
@@ -54,7 +55,13 @@ impl Ears {
 }
 
 /// Serves what signals ask for; returns when the process may exit.
-pub async fn until_the_end(ears: Ears, limit: Option<Duration>, control: &Arc<Control>, floor: &Arc<Floor>) {
+pub async fn until_the_end(
+    ears: Ears,
+    limit: Option<Duration>,
+    control: &Arc<Control>,
+    floor: &Arc<Floor>,
+    reloader: &Arc<Reloader>,
+) {
     let mut signals = ears.0;
     let mut over = std::pin::pin!(async {
         match limit {
@@ -64,7 +71,7 @@ pub async fn until_the_end(ears: Ears, limit: Option<Duration>, control: &Arc<Co
     });
     // Signals that come while one is being served are served together by one more.
     let wanted = Arc::new(Notify::new());
-    let reloader = tokio::spawn(reload(wanted.clone(), control.clone(), floor.clone()));
+    let reloader = tokio::spawn(reload(wanted.clone(), reloader.clone()));
     let (lame_duck, ints) = loop {
         tokio::select! {
             _ = signals.hup.recv() => wanted.notify_one(),
@@ -84,11 +91,11 @@ pub async fn until_the_end(ears: Ears, limit: Option<Duration>, control: &Arc<Co
     }
 }
 
-async fn reload(wanted: Arc<Notify>, control: Arc<Control>, floor: Arc<Floor>) {
+async fn reload(wanted: Arc<Notify>, reloader: Arc<Reloader>) {
     loop {
         wanted.notified().await;
         // It logs what came of it.
-        let _ = crate::reload::reload(&control, &floor).await;
+        let _ = reloader.by_hand(Cause::Signal).await;
     }
 }
 

@@ -104,6 +104,11 @@ impl Served {
         self.discovered.load().get(member).map(|names| names.host.clone())
     }
 
+    /// Whether the files of its probe and of its traffic held the same for `other`, and its connections may be shared.
+    pub fn has_files_of(&self, other: &Served) -> bool {
+        self.seal == other.seal && self.group_key == other.group_key
+    }
+
     /// Its sources say something else: other members, and nothing else is another.
     pub fn readdress(&self, now: Duration, located: &[Located]) {
         // First, so that whoever is picked has a name.
@@ -113,6 +118,16 @@ impl Served {
 }
 
 impl Snapshot {
+    /// Whether it was made of this configuration, and of files that held the same.
+    pub fn is_of(&self, config: &Config, outfits: &HashMap<String, Outfit>) -> bool {
+        let plain = Outfit::default();
+        let same_files = |(name, served): (&String, &Arc<Served>)| {
+            let outfit = outfits.get(name).unwrap_or(&plain);
+            served.seal == outfit.probe && served.group_key == group_key(&served.config, outfit)
+        };
+        *self.config == *config && self.pools.iter().all(same_files)
+    }
+
     /// The generation after `old`, by `config`, with the members that were `found` and files as in `outfits`. Cannot fail.
     pub fn next(
         old: Option<&Snapshot>,

@@ -175,6 +175,13 @@ fn is_encrypted(bytes: &[u8]) -> bool {
     bytes.windows(b"ENCRYPTED".len()).any(|word| word == b"ENCRYPTED")
 }
 
+/// Of what the file at `path` holds, or of why it cannot be read: another one when that changes.
+pub fn digest(path: &Path) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    read(path).hash(&mut hasher);
+    hasher.finish()
+}
+
 /// Reads a regular file of a sensible size: a pipe may keep us waiting for ever, and a device may never end.
 fn read(path: &Path) -> Result<Vec<u8>, String> {
     let words = |error: std::io::Error| format!("cannot be read: {error}");

@@ -109,16 +109,17 @@ fn prober(page: &mut Page, control: &Control) {
 }
 
 fn itself(page: &mut Page, control: &Control) {
-    let (reloads, log, events) = (control.reloads(), control.log(), control.events().counters());
+    let (reloads, log, events) = (control.reloads().status(), control.log(), control.events().counters());
     page.family(&metrics::EVENTS, |series| {
         Kind::ALL.into_iter().for_each(|kind| series.add(&[kind.as_str()], count(events.of(kind))));
     });
     page.single(&metrics::CONFIG_GENERATION, count(control.snapshot().generation));
     page.family(&metrics::CONFIG_RELOADS, |series| {
-        series.add(&["taken"], count(reloads.taken()));
-        series.add(&["refused"], count(reloads.refused()));
+        series.add(&["taken"], count(reloads.taken));
+        series.add(&["refused"], count(reloads.refused));
+        series.add(&["unchanged"], count(reloads.unchanged));
     });
-    page.single(&metrics::CONFIG_LAST_RELOAD_SUCCESS, flag(!reloads.last_was_refused()));
+    page.single(&metrics::CONFIG_LAST_RELOAD_SUCCESS, flag(reloads.good));
     page.single(&metrics::DISCOVERY_RESTARTS, count(control.desk().restarted()));
     page.family(&metrics::LOG_DROPPED, |series| {
         series.add(&["access"], count(log.dropped()));

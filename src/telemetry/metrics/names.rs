@@ -238,13 +238,16 @@ pub const EVENTS: Metric =
 pub const CONFIG_GENERATION: Metric =
     gauge("pulsegate_config_generation", &[], "The generation of the configuration in force, 1 at the start.");
 
-pub const CONFIG_RELOADS: Metric =
-    counter("pulsegate_config_reloads_total", &["result"], "Reloads, by whether they were taken or refused.");
+pub const CONFIG_RELOADS: Metric = counter(
+    "pulsegate_config_reloads_total",
+    &["result"],
+    "Reloads, by whether they were taken, refused, or had nothing to change.",
+);
 
 pub const CONFIG_LAST_RELOAD_SUCCESS: Metric = gauge(
     "pulsegate_config_last_reload_success",
     &[],
-    "1 where the last reload was taken or there was none, 0 where it was refused.",
+    "1 where the file, as it was read last, is in force, 0 where it was refused.",
 );
 
 pub const DISCOVERY_RESTARTS: Metric = counter(

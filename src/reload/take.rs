@@ -1,74 +1,28 @@
-//! A new configuration into the running program: whole, or not at all.
+//! A configuration into the running program: whole, or not at all.
 //!
-//! Everything that can be refused is tried first: reading, meaning, probes, sockets of new listeners. What follows cannot
-//! fail: pools take their new shape with all they know, the generation is swapped in one store, the prober follows.
+//! Everything that can be refused is tried first: meaning, files, probes, the log, sockets of new listeners. What follows
+//! cannot fail: pools take their new shape with all they know, the generation is swapped in one store, the prober follows.
 
 use std::io::ErrorKind;
 use std::net::SocketAddr;
+use std::slice;
 use std::sync::Arc;
 
-use crate::config::{self, AdminListener, Config, Places, Problem, Severity};
+use super::{Before, Refused, Report};
+use crate::config::{AdminListener, Config, Loaded, Places};
 use crate::control::{self, Bound, Control, Floor, Prepared, SetupError};
 use crate::listener::Listening;
-use crate::snapshot::Snapshot;
-use crate::telemetry::{AccessLog, Change, HEALTH};
+use crate::telemetry::{AccessLog, Change};
 
-const REFUSED: &str = "reload refused; everything stays as it was";
-
-/// A reload that was refused.
-#[derive(Debug, thiserror::Error)]
-pub enum Refused {
-    /// The file has errors.
-    #[error("the configuration has errors")]
-    Config(Vec<Problem>),
-    /// The system does not do what it takes.
-    #[error(transparent)]
-    Start(#[from] SetupError),
-    /// The process is about to end.
-    #[error("the process is ending")]
-    Ending,
-}
-
-/// Reads the file again and takes it, and logs what came of it.
+/// Has the program serve by `loaded` from here on, unless it does already.
 ///
 /// # Errors
 /// Why everything stays as it was.
-pub async fn reload(control: &Control, floor: &Floor) -> Result<Arc<Snapshot>, Refused> {
-    // One at a time: the second sees what the first has done.
-    let _turn = control.turn_to_reload().await;
-    let taken = take(control, floor).await;
-    control.reloads().count(&taken);
-    // What a refused file wanted to know is not asked for any more.
-    control.desk().follow(&control.snapshot().config);
-    match &taken {
-        Ok(snapshot) => {
-            let (to, pools) = (snapshot.generation, snapshot.pools.len());
-            tracing::info!(target: HEALTH, kind = "reload", from = to - 1, to, pools, observed = false, "reloaded");
-        }
-        Err(Refused::Config(problems)) => {
-            let errors = problems.iter().filter(|p| p.severity == Severity::Error);
-            let count = errors.clone().count();
-            errors.for_each(|problem| tracing::error!(target: "config", "{problem}"));
-            tracing::error!(target: HEALTH, kind = "reload", errors = count, "{REFUSED}");
-        }
-        // The reason is in the words too: a terminal shows nothing else of these lines.
-        Err(refused) => tracing::error!(target: HEALTH, kind = "reload", reason = %refused, "{REFUSED}: {refused}"),
-    }
-    taken
-}
-
-async fn take(control: &Control, floor: &Floor) -> Result<Arc<Snapshot>, Refused> {
-    if control.is_draining() {
-        return Err(Refused::Ending);
-    }
-    let path = control.path().to_owned();
-    // Reading may take long, and thousands of members take their time: not on the runtime that answers operators.
-    let reading = tokio::task::spawn_blocking(move || config::load(&path, &config::environment));
-    let loaded = reading.await.map_err(|e| SetupError::System(e.into()))?.map_err(Refused::Config)?;
+pub(super) async fn take(control: &Control, floor: &Floor, loaded: Loaded) -> Result<Report, Refused> {
     let places = loaded.places().clone();
-    let (mut config, old) = (loaded.config, control.snapshot());
-    let restart = needs_restart(&old.config, &config);
-    config.admin = in_force(old.config.admin.as_ref(), config.admin.as_ref());
+    let Loaded { mut config, advice, .. } = loaded;
+    let old = control.snapshot();
+    let needs_restart = hold_till_restart(&old.config, &mut config);
     let config = Arc::new(config);
     control.desk().prepare(&config).await.map_err(Refused::Config)?;
     let found = control.desk().found(&config).await;
@@ -77,16 +31,13 @@ async fn take(control: &Control, floor: &Floor) -> Result<Arc<Snapshot>, Refused
         return Err(Refused::Ending);
     }
     let prepared = Prepared::new(&config, &places, found).map_err(Refused::Config)?;
-    let open = floor.listening();
-    let bound = bound(&config, &open, floor.threads(), &places)?;
+    if control.is_in_force(&config, &prepared) {
+        return Ok(Report { needs_restart, advice, ..Report::unchanged(&old) });
+    }
     let log = opened(control.log(), &config, &places).await?;
+    let open = floor.listening();
+    let bound = bound(&config, &places, floor.threads(), &open)?;
     // From here on nothing can be refused any more.
-    for advice in &loaded.advice {
-        tracing::warn!(target: "config", "{advice}");
-    }
-    for what in restart {
-        tracing::warn!(target: "reload", "{what} changes only with a restart");
-    }
     for (listening, sockets) in bound {
         floor.open(listening, sockets);
     }
@@ -97,10 +48,26 @@ async fn take(control: &Control, floor: &Floor) -> Result<Arc<Snapshot>, Refused
             None => leaving.push(listening),
         }
     }
+    let before = Before::of(&old);
     let adopted = control.adopt(config, prepared);
     control.log().adopt(log);
     floor.close(&leaving).await;
-    Ok(adopted)
+    Ok(Report { needs_restart, advice, ..Report::of(&old, &before, &adopted) })
+}
+
+/// The sockets of listeners that are not open yet: all of them.
+fn bound(config: &Config, places: &Places, threads: usize, open: &[Arc<Listening>]) -> Result<Vec<Bound>, Refused> {
+    let (mut bound, mut problems) = (Vec::new(), Vec::new());
+    for wanted in &config.listeners {
+        if open.iter().any(|listening| listening.is(wanted)) {
+            continue;
+        }
+        match control::bind(slice::from_ref(wanted), threads) {
+            Ok(one) => bound.extend(one),
+            Err(error) => problems.push(places.listener_error(wanted.address, explained(&error, open))),
+        }
+    }
+    if problems.is_empty() { Ok(bound) } else { Err(Refused::Config(problems)) }
 }
 
 /// The access log as `config` wants it, open.
@@ -108,35 +75,19 @@ async fn opened(log: &AccessLog, config: &Arc<Config>, places: &Places) -> Resul
     let (log, config) = (log.clone(), config.clone());
     // A disk may keep us waiting.
     let opening = tokio::task::spawn_blocking(move || log.prepare(&config.access_log));
-    let opened = opening.await.map_err(|e| SetupError::System(e.into()))?;
+    let opened = opening.await.map_err(|error| Refused::Broken(error.to_string()))?;
     opened.map_err(|e| Refused::Config(vec![places.access_log_error(format!("cannot open the access log: {e}"))]))
-}
-
-/// The sockets of listeners that are not `open` yet, or every one that cannot be had.
-fn bound(config: &Config, open: &[Arc<Listening>], threads: usize, places: &Places) -> Result<Vec<Bound>, Refused> {
-    let (mut bound, mut problems) = (Vec::new(), Vec::new());
-    for new in config.listeners.iter().filter(|listener| find(open, listener).is_none()) {
-        match control::bind(std::slice::from_ref(new), threads) {
-            Ok(sockets) => bound.extend(sockets),
-            Err(error) => problems.push(places.listener_error(new.address, explained(&error, open))),
-        }
-    }
-    if problems.is_empty() { Ok(bound) } else { Err(Refused::Config(problems)) }
 }
 
 /// An address in use may be in use by ourselves.
 fn explained(error: &SetupError, open: &[Arc<Listening>]) -> String {
-    let in_the_way = |wanted| open.iter().map(|listening| listening.address()).find(|open| overlap(wanted, *open));
-    match error {
-        SetupError::Bind { address: wanted, cause } if cause.kind() == ErrorKind::AddrInUse => {
-            match in_the_way(*wanted) {
-                Some(open) => format!(
-                    "cannot listen on {wanted} while {open} is open: new listeners open before old ones close; leave {open} out in \
-                 one reload and add {wanted} in the next, or restart"
-                ),
-                None => error.to_string(),
-            }
-        }
+    let SetupError::Bind { address: wanted, cause } = error else { return error.to_string() };
+    let in_the_way = open.iter().map(|listening| listening.address()).find(|open| overlap(*wanted, *open));
+    match in_the_way {
+        Some(open) if cause.kind() == ErrorKind::AddrInUse => format!(
+            "cannot listen on {wanted} while {open} is open: new listeners open before old ones close; leave {open} out in one \
+             reload and add {wanted} in the next, or restart"
+        ),
         _ => error.to_string(),
     }
 }
@@ -147,19 +98,18 @@ fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
     one_is_all && one.port() == other.port() && one.is_ipv4() == other.is_ipv4()
 }
 
-fn find<'a>(open: &'a [Arc<Listening>], wanted: &config::Listener) -> Option<&'a Arc<Listening>> {
-    open.iter().find(|listening| listening.is(wanted))
-}
-
-fn needs_restart(old: &Config, new: &Config) -> Vec<&'static str> {
-    let mut what = Vec::new();
+/// Leaves as they are the parts of `new` that only a start can change, and names them.
+fn hold_till_restart(old: &Config, new: &mut Config) -> Vec<String> {
+    let mut held = Vec::new();
     if old.admin.as_ref().map(|a| a.address) != new.admin.as_ref().map(|a| a.address) {
-        what.push("admin.address");
+        held.push("admin.address".to_owned());
     }
     if old.threads != new.threads {
-        what.push("threads");
+        held.push("threads".to_owned());
     }
-    what
+    new.admin = in_force(old.admin.as_ref(), new.admin.as_ref());
+    new.threads = old.threads;
+    held
 }
 
 /// The admin section as it holds until a restart: the socket stays where it is, so the token that guards it there stays too
