@@ -2,8 +2,11 @@
 
 mod check;
 mod demo;
+mod member;
+mod operator;
 mod outside;
 mod probe;
+mod reload;
 mod run;
 
 use std::ffi::OsString;
@@ -33,7 +36,9 @@ pub struct Cli {
 enum Command {
     /// Serve
     ///
-    /// Signals: HUP reads the configuration again (all of it or nothing), TERM ends when the last request has (after
+    /// The configuration is taken again when it changes, all of it or nothing (`reload: { watch: false }` leaves that out).
+    ///
+    /// Signals: HUP reads it again whether it has changed or not, TERM ends when the last request has (after
     /// `lame_duck`), INT likewise without lame duck and a second INT at once, USR1 opens the access log again.
     Run {
         #[command(flatten)]
@@ -49,6 +54,21 @@ enum Command {
     Check(check::Args),
     /// Run each probe of a pool once from here, and show what was sent, what came, and the sample
     Probe(probe::Args),
+    /// Have the running proxy read its configuration again, and print what that has changed
+    ///
+    /// All of it or nothing: a file with errors changes nothing, every error is printed as `file:line:column: error: …`, and
+    /// the exit code is 1.
+    Reload(reload::Args),
+    /// Give a member of the running proxy nothing new; what runs there may finish
+    ///
+    /// Holds until `enable`, until the file changes that member's `state`, or until the proxy ends.
+    Drain(member::DrainArgs),
+    /// Let a member of the running proxy take traffic again, if it is healthy
+    Enable(member::Args),
+    /// Take a member of the running proxy out: no traffic and no probes
+    ///
+    /// Holds as long as `drain` does.
+    Disable(member::Args),
     /// Watch it work: the proxy with four embedded origins that misbehave in turn
     Demo {
         /// End after so many seconds
@@ -132,6 +152,10 @@ impl Cli {
             Command::Run { file, log } => logged(&log, |logging| run::run(file.path(), logging)),
             Command::Check(args) => check::run(&args),
             Command::Probe(args) => probe::run(&args),
+            Command::Reload(args) => reload::run(&args),
+            Command::Drain(args) => member::drain(&args),
+            Command::Enable(args) => member::run(&args, "enable"),
+            Command::Disable(args) => member::run(&args, "disable"),
             Command::Demo { seconds, any_port, log_format, log } => {
                 let log = LogOptions { log_format: Some(log_format), filter: log };
                 logged(&log, |logging| demo::run(seconds.map(Duration::from_secs), any_port, logging))
@@ -192,7 +216,7 @@ mod tests {
             Command::Run { file, .. } => file.path().to_owned(),
             Command::Check(args) => args.file.path().to_owned(),
             Command::Probe(args) => args.config.path,
-            Command::Demo { .. } => PathBuf::new(),
+            _ => PathBuf::new(),
         })
     }
 

@@ -136,7 +136,7 @@ fn introduce(stage: &Stage, listener: SocketAddr, admin: SocketAddr, origins: &[
     }
     println!();
     println!("  every request, with the health of who served it:  tail -f {}", show(&stage.access_log));
-    println!("  edit {} and: kill -HUP {pid}", show(&stage.config));
+    println!("  edit {}: it is taken when it is saved (or by kill -HUP {pid})", show(&stage.config));
     println!();
 }
 

@@ -1,0 +1,276 @@
+//! The running proxy, asked by its admin API: where it is, the token, one request and its answer.
+//!
+//! Not here: what is asked for (`reload`, `member`).
+
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use bytes::Bytes;
+use clap::ValueEnum;
+use http::uri::Authority;
+use http::{HeaderValue, Method, Request, StatusCode, header};
+use http_body_util::{BodyExt, Empty, Limited};
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use serde::Deserialize;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use crate::config::Problem;
+
+/// Port of the admin listener where none is given.
+const PORT: u16 = 9900;
+/// Environment variable with the token.
+const TOKEN: &str = "PULSEGATE_TOKEN";
+/// For the connection.
+const CONNECT: Duration = Duration::from_secs(5);
+/// For the answer: a reload may wait for names and disks.
+const ANSWER: Duration = Duration::from_secs(60);
+/// An answer is not read beyond this.
+const MAX_ANSWER: usize = 256 << 20;
+
+/// Which proxy, and how to speak to it.
+#[derive(Debug, Clone, clap::Args)]
+pub struct Operator {
+    /// The admin listener of the running proxy: HOST:PORT or http://HOST:PORT
+    #[arg(long, env = "PULSEGATE_ADMIN", default_value = "127.0.0.1:9900", value_name = "ADDR", value_parser = authority)]
+    admin: Authority,
+    /// A file that holds the admin token; else $PULSEGATE_TOKEN is the token
+    ///
+    /// The token itself cannot be an argument: whoever is on this machine can read those.
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+    /// Lines for people, or what the API answers
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+}
+
+/// How the answer is printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// For people.
+    Text,
+    /// As the API has it.
+    Json,
+}
+
+/// Why there is no good answer.
+#[derive(Debug, thiserror::Error)]
+pub enum AskError {
+    /// No token can be had.
+    #[error("the token in {place} {cause}")]
+    Token {
+        /// Where it was looked for.
+        place: String,
+        /// What is wrong with it.
+        cause: String,
+    },
+    /// Nobody there.
+    #[error(
+        "no answer from {admin}: {cause}; is the proxy running, and is that its `admin` address? Another one goes with --admin"
+    )]
+    Nobody {
+        /// Where.
+        admin: Authority,
+        /// What the system says.
+        cause: String,
+    },
+    /// Somebody else there.
+    #[error(
+        "{admin} does not answer as the admin API does ({cause}); is it another listener? Another address goes with --admin"
+    )]
+    Stranger {
+        /// Where.
+        admin: Authority,
+        /// What came.
+        cause: String,
+    },
+    /// It will not.
+    #[error("{}", refusal(.0))]
+    Refused(Refusal),
+    /// The runtime cannot be had, or nobody reads the output.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+/// What the API says when it will not (RFC 9457).
+#[derive(Debug, Clone, Deserialize)]
+pub struct Refusal {
+    status: u16,
+    #[serde(default)]
+    detail: String,
+    #[serde(default)]
+    problems: Vec<Problem>,
+    /// All of it.
+    #[serde(skip)]
+    body: String,
+}
+
+impl Operator {
+    /// How answers are to be printed.
+    pub fn format(&self) -> Format {
+        self.format
+    }
+
+    /// Sends one request without a body; the answer's body, where it is a good one.
+    ///
+    /// # Errors
+    /// There is no good answer.
+    pub async fn ask(&self, method: Method, path: &str) -> Result<String, AskError> {
+        let nobody = |cause: String| AskError::Nobody { admin: self.admin.clone(), cause };
+        let stranger = |cause: String| AskError::Stranger { admin: self.admin.clone(), cause };
+        let request = self.request(method, path)?;
+        let address = (unbracketed(self.admin.host()), self.admin.port_u16().unwrap_or(PORT));
+        let dialled = timeout(CONNECT, TcpStream::connect(address)).await;
+        let stream = dialled.map_err(|_| nobody("no connection in time".to_owned()))?;
+        let stream = stream.map_err(|error| nobody(error.to_string()))?;
+        let exchange = async {
+            let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(|e| e.to_string())?;
+            tokio::spawn(connection);
+            let answer = sender.send_request(request).await.map_err(|error| error.to_string())?;
+            let (head, body) = answer.into_parts();
+            let body = Limited::new(body, MAX_ANSWER).collect().await.map_err(|error| error.to_string())?;
+            Ok((head.status, String::from_utf8_lossy(&body.to_bytes()).into_owned()))
+        };
+        let answered = timeout(ANSWER, exchange).await.map_err(|_| nobody("no answer in time".to_owned()))?;
+        let (status, body) = answered.map_err(stranger)?;
+        match (status.is_success(), serde_json::from_str::<Refusal>(&body)) {
+            (true, _) => Ok(body),
+            (false, Ok(refusal)) => Err(AskError::Refused(Refusal { body, ..refusal })),
+            (false, Err(_)) => Err(stranger(status.to_string())),
+        }
+    }
+
+    fn request(&self, method: Method, path: &str) -> Result<Request<Empty<Bytes>>, AskError> {
+        let mut request = Request::new(Empty::new());
+        *request.method_mut() = method;
+        *request.uri_mut() = path.parse().map_err(|error| io::Error::other(format!("{path}: {error}")))?;
+        let host = HeaderValue::from_str(self.admin.as_str()).map_err(io::Error::other)?;
+        request.headers_mut().insert(header::HOST, host);
+        if let Some(token) = self.token()? {
+            request.headers_mut().insert(header::AUTHORIZATION, token);
+        }
+        Ok(request)
+    }
+
+    fn token(&self) -> Result<Option<HeaderValue>, AskError> {
+        let (place, token) = match &self.token_file {
+            Some(path) => {
+                let place = path.display().to_string();
+                match std::fs::read_to_string(path) {
+                    Ok(text) => (place, text),
+                    Err(error) => return Err(AskError::Token { place, cause: format!("cannot be read: {error}") }),
+                }
+            }
+            None => match std::env::var(TOKEN) {
+                Ok(token) if !token.trim().is_empty() => (format!("${TOKEN}"), token),
+                _ => return Ok(None),
+            },
+        };
+        let wrong = |cause: &str| AskError::Token { place: place.clone(), cause: cause.to_owned() };
+        if token.trim().is_empty() {
+            return Err(wrong("is empty"));
+        }
+        let mut value = HeaderValue::from_str(&format!("Bearer {}", token.trim()))
+            .map_err(|_| wrong("holds a character that cannot be sent"))?;
+        value.set_sensitive(true);
+        Ok(Some(value))
+    }
+}
+
+/// Runs `command` to its end, prints what it has to say, and ends with the code that says how it went.
+pub fn run<F>(operator: &Operator, command: F) -> ExitCode
+where
+    F: Future<Output = Result<String, AskError>>,
+{
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let said = runtime.map_err(AskError::Io).and_then(|runtime| {
+        let said = runtime.block_on(command);
+        runtime.shutdown_background();
+        said
+    });
+    match said {
+        Ok(text) => {
+            // A reader that has gone away, as in `… | head`, is no failure.
+            let _ = writeln!(io::stdout(), "{}", text.trim_end());
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            if let AskError::Refused(refusal) = &error {
+                match operator.format {
+                    Format::Json => drop(writeln!(io::stdout(), "{}", refusal.body.trim_end())),
+                    Format::Text => refusal.problems.iter().for_each(|problem| eprintln!("{problem}")),
+                }
+            }
+            super::fail(&error)
+        }
+    }
+}
+
+/// `text` as one segment of a path.
+pub fn segment(text: &str) -> String {
+    let mut segment = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' | b':' => segment.push(byte as char),
+            _ => drop(write!(segment, "%{byte:02X}")),
+        }
+    }
+    segment
+}
+
+fn refusal(refusal: &Refusal) -> String {
+    match StatusCode::from_u16(refusal.status) {
+        Ok(StatusCode::UNAUTHORIZED) => {
+            format!("the proxy wants its token; give it by --token-file FILE or ${TOKEN} ({})", refusal.detail)
+        }
+        _ => refusal.detail.clone(),
+    }
+}
+
+fn authority(text: &str) -> Result<Authority, String> {
+    if text.starts_with("https://") {
+        return Err("the admin listener speaks plain HTTP; write HOST:PORT or http://HOST:PORT".to_owned());
+    }
+    let bare = text.strip_prefix("http://").unwrap_or(text);
+    let bare = bare.strip_suffix('/').unwrap_or(bare);
+    let wrong = || "write HOST:PORT or http://HOST:PORT, such as 127.0.0.1:9900".to_owned();
+    let authority: Authority = bare.parse().map_err(|_| wrong())?;
+    if authority.host().is_empty() || bare.contains('@') { Err(wrong()) } else { Ok(authority) }
+}
+
+fn unbracketed(host: &str) -> &str {
+    host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_given_bare_or_as_a_url() {
+        let rows = [
+            ("127.0.0.1:9900", Some("127.0.0.1:9900")),
+            ("http://localhost:1/", Some("localhost:1")),
+            ("[::1]:9900", Some("[::1]:9900")),
+            ("proxy", Some("proxy")),
+            ("https://proxy:9900", None),
+            ("http://proxy:9900/api", None),
+            ("user@proxy:1", None),
+            ("", None),
+        ];
+        for (text, expected) in rows {
+            assert_eq!(authority(text).ok().as_ref().map(Authority::as_str), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn whatever_a_member_is_called_is_one_segment() {
+        assert_eq!(segment("127.0.0.1:80"), "127.0.0.1:80");
+        assert_eq!(segment("[::1]:80"), "%5B::1%5D:80");
+        assert_eq!(segment("a/b?c d"), "a%2Fb%3Fc%20d");
+    }
+}
