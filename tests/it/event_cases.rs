@@ -296,9 +296,12 @@ fn the_document_and_the_listener_agree_on_paths_and_methods() {
         if documented.contains(&"GET".to_owned()) {
             documented.push("HEAD".to_owned());
         }
+        documented.sort();
         let path = path.replace(['{', '}'], "");
         let reply = client::request(proxy.admin(), "PATCH", &path, &[&host], "");
-        assert_eq!((reply.status, reply.field("allow")), (405, Some(documented.join(",").as_str())), "{path}");
+        let mut allowed: Vec<&str> = reply.field("allow").unwrap_or_default().split(',').collect();
+        allowed.sort_unstable();
+        assert_eq!((reply.status, allowed), (405, documented.iter().map(String::as_str).collect()), "{path}");
     }
 }
 

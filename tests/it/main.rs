@@ -31,6 +31,8 @@ mod probe_cases;
 mod real_origins;
 mod refusal_cases;
 mod reload_cases;
+mod reload_file_cases;
+mod reload_report_cases;
 mod retry_cases;
 mod room_cases;
 mod rows;

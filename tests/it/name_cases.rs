@@ -61,7 +61,8 @@ fn a_name_follows_its_server_and_newcomers_are_probed() {
     dnsmasq.hosts("127.0.0.1 app.test\n127.0.0.2 app.test\n::1 app.test\n");
     // Nobody listens at ::1: it is a member all the same, and never gets traffic.
     await_standings(&proxy, "127.0.0.1 healthy, 127.0.0.2 healthy, [::1] unknown");
-    let line = proxy.await_log("the pool's line", mark, |line| line.has(&[("kind", "pool"), ("pool", "web")]));
+    let its_members = |line: &Line| line.has(&[("target", "discovery"), ("kind", "pool"), ("pool", "web")]);
+    let line = proxy.await_log("the pool's line", mark, its_members);
     assert!(line.text("added").contains("127.0.0.2"), "{}", line.raw);
     assert!(proxy.sample("/both", 8).iter().all(|line| line.json["status"] == 200));
     let at = |ip: &str| origin.traffic().iter().filter(|seen| seen.local.to_string() == ip).count();

@@ -6,6 +6,7 @@ use crate::harness::client::get;
 use crate::harness::proxy::{PROBE, Proxy, config_of, pool_config};
 use crate::harness::{Answer, Connection, Gate, Line, Load, Origin, When, eventually};
 
+/// No reload gives a member that was out an interval of traffic (case C03).
 #[test]
 fn twenty_reloads_under_load_fail_nothing_and_forget_nobody() {
     let origins: Vec<Origin> = (0..4).map(|_| Origin::start()).collect();
@@ -138,9 +139,10 @@ fn listener_in_the_way_of_another_is_named() {
     proxy.rewrite(&with_listeners(&[listener("0.0.0.0", port)]));
     let mark = proxy.mark();
     proxy.signal("HUP");
-    let told = format!("cannot listen on 0.0.0.0:{port} while 127.0.0.1:{port} is open");
-    let refused = proxy.await_log("why", mark, |line| line.is_error() && line.text("message").contains(&told));
-    assert!(refused.text("message").contains("proxy.yaml:"), "{}", refused.raw);
+    let refused =
+        proxy.await_log("the refusal of a reload", mark, |line| line.is_error() && line.text("kind") == "reload");
+    let told = format!("error: cannot listen on 0.0.0.0:{port} while 127.0.0.1:{port} is open");
+    assert!(refused.text("detail").contains(&told), "{}", refused.raw);
     assert_eq!(proxy.get("/still-open").status, 502);
 }
 
@@ -172,8 +174,13 @@ fn reloads_do_not_multiply_probes() {
     };
     let proxy = Proxy::start(&config("first"));
     proxy.await_standing(&a, "healthy");
+    // Ten without a change, and ten with one elsewhere (case C16).
     for round in 0..10 {
         proxy.reload(&config(&round.to_string()));
+    }
+    let other = |round: usize| format!("  other: {{ members: [\"127.0.0.1:{}\"], probe: off }}\nroutes:", round + 1);
+    for round in 0..10 {
+        proxy.reload(&config("other").replace("routes:", &other(round)));
     }
     // A member added now has one checker for certain: it is what one interval looks like.
     let fresh = Origin::start();
@@ -185,6 +192,128 @@ fn reloads_do_not_multiply_probes() {
     let (probes, intervals) = (a.probe_count() - before, fresh.probe_count() - fresh_before);
     assert!(probes <= intervals + 2, "{probes} probes in {intervals} intervals");
     assert!(probes + 2 >= intervals, "{probes} probes in {intervals} intervals");
+    // Under another name it is another pool, and the one before asks no more.
+    proxy.reload(
+        &config("last")
+            .replace("  web:", "  site:")
+            .replace("pool: web", "pool: site")
+            .replace("routes:", &format!("  fresh:\n    members: [{fresh}]\n    {PROBE}\nroutes:")),
+    );
+    a.await_probes(2);
+    let (before, fresh_before) = (a.probe_count(), fresh.probe_count());
+    fresh.await_probes(6);
+    let (probes, intervals) = (a.probe_count() - before, fresh.probe_count() - fresh_before);
+    assert!(probes <= intervals + 2 && probes + 2 >= intervals, "{probes} probes in {intervals} intervals");
+}
+
+/// Two pools that ask one address for different things know two things of it (case C01).
+#[test]
+fn pools_that_share_an_address_share_no_verdict_over_reloads() {
+    let origin = Origin::start();
+    origin.when(When::path("/bad"), Answer::status(503));
+    let pool = |name: &str, path: &str| {
+        let probe = format!("{{ path: {path}, interval: 250ms, fast_interval: 100ms, timeout: 250ms }}");
+        format!("  {name}: {{ members: [{origin}], probe: {probe} }}\n")
+    };
+    let config = format!("pools:\n{}{}routes: [{{ pool: a }}]\n", pool("a", "/ok"), pool("b", "/bad"));
+    let proxy = Proxy::start(&config);
+    let verdict = |pool: &str| proxy.member(pool, &origin.address())["verdict"].clone();
+    eventually("both are judged", || verdict("a") == "healthy" && verdict("b") == "unhealthy");
+    let (mark, before) = (proxy.mark(), origin.probe_count());
+    for round in 0..3 {
+        // Twenty intervals of both between them.
+        origin.await_probes(14);
+        assert_eq!((verdict("a"), verdict("b")), ("healthy".into(), "unhealthy".into()), "round {round}");
+        proxy.reload(&config.replace("routes: [", &format!("routes: [{{ path: /r{round}, pool: b }}, ")));
+        let samples = |pool: &str| proxy.member(pool, &origin.address())["window"]["passes"].clone();
+        assert!(samples("a").as_u64() > Some(0) && samples("b") == 0, "{} {}", samples("a"), samples("b"));
+    }
+    assert!(origin.probe_count() >= before + 40);
+    let told: Vec<_> = proxy.log().into_iter().skip(mark).filter(|line| line.text("kind") == "member").collect();
+    assert!(told.is_empty(), "{}", told[0].raw);
+}
+
+/// Fifty clients that are idle when it happens use their connections afterwards (case C49).
+#[test]
+fn idle_connections_outlive_reloads_of_everything_around_them() {
+    let origin = Origin::start();
+    let config = |round: usize| {
+        let listener = format!(r#"{{ address: "127.0.0.1:0", name: web, keepalive_timeout: {}s }}"#, 60 + round);
+        let member = format!("{{ address: {origin}, weight: {} }}", round + 1);
+        let log = if round.is_multiple_of(2) { "json" } else { "combined" };
+        format!(
+            "listeners: [{listener}]\naccess_log: {{ path: stdout, format: {log} }}\nlame_duck: {round}s\n{}",
+            config_of(&[member], "probe: off")
+        )
+    };
+    let proxy = Proxy::start(&config(0));
+    let mut clients: Vec<Connection> = (0..50).map(|_| proxy.connect()).collect();
+    for round in 1..=10 {
+        for client in clients.iter_mut().skip(round % 2) {
+            assert_eq!(client.get("/before").status, 200);
+        }
+        proxy.reload(&config(round));
+    }
+    for client in &mut clients {
+        let reply = client.get("/after");
+        assert_eq!((reply.status, reply.field("connection")), (200, Some("keep-alive")), "the same connection");
+    }
+}
+
+/// What becomes of a member's health by what has changed (case C52).
+#[test]
+fn identity_and_probe_decide_what_a_reload_keeps() {
+    let (good, bad) = (Origin::start(), Origin::start());
+    let pool = format!("    members: [{good}, {{ address: {bad}, weight: 2 }}]\n    {PROBE}\n");
+    let base = format!("pools:\n  web:\n{pool}routes: [{{ pool: web }}]\n");
+    // What is written instead of what; then members kept, of them unverified, with a new identity, added, removed; and
+    // whether there was anything to change.
+    let elsewhere = Origin::start();
+    let rows: [(&str, &str, &str, [u64; 5], bool); 9] = [
+        ("another port", &bad.address(), &elsewhere.address(), [1, 0, 0, 1, 1], true),
+        ("another scheme", "    probe:", "    upstream: { tls: true }\n    probe:", [0, 0, 2, 0, 0], true),
+        ("another path of the probe", "path: /healthz", "path: /other", [2, 2, 0, 0, 0], true),
+        ("another interval", "interval: 500ms", "interval: 700ms", [2, 0, 0, 0, 0], true),
+        ("another weight", "weight: 2", "weight: 3", [2, 0, 0, 0, 0], true),
+        ("another order", "", "", [2, 0, 0, 0, 0], true),
+        ("another cap", "    probe:", "    max_unhealthy_percent: 60\n    probe:", [2, 0, 0, 0, 0], true),
+        ("a comment", "pools:", "# what is here\npools:", [2, 0, 0, 0, 0], false),
+        ("nothing", "pools:", "pools:", [2, 0, 0, 0, 0], false),
+    ];
+    for (what, from, to, expected, changes) in rows {
+        bad.when(When::probe(), Answer::status(200));
+        let proxy = Proxy::start(&base);
+        proxy.await_all_healthy();
+        bad.when(When::probe(), Answer::status(503));
+        proxy.await_standing(&bad, "ejected");
+        let before = bad.probe_count();
+        let mut changed = base.replace(from, to);
+        if what == "another order" {
+            changed = base.replace(&format!("[{good}, "), "[").replace("weight: 2 }", &format!("weight: 2 }}, {good}"));
+        }
+        assert!(changed != base || what == "nothing", "{what}");
+        let report = proxy.report(&changed);
+        let members = &report["members"];
+        let found = ["kept", "unverified", "new_identity", "added", "removed"].map(|key| members[key].as_u64());
+        assert_eq!(found, expected.map(Some), "{what}: {report}");
+        assert_eq!(report["unchanged"], !changes, "{what}");
+        match what {
+            "another port" => proxy.await_standing(&elsewhere, "healthy"),
+            "another scheme" => eventually("what was known of it is gone", || {
+                let shown = proxy.member("web", &good.address());
+                shown["last_probe"]["result"] == "fail" && shown["proven"] == false
+            }),
+            // At once, and not after the interval that is left.
+            "another path of the probe" => {
+                eventually("the new probe", || bad.probes()[before..].iter().any(|p| p.target == "/other"))
+            }
+            _ => {
+                assert_eq!(proxy.member("web", &bad.address())["verdict"], "unhealthy", "{what}");
+                let lines = proxy.sample(&format!("/{}", what.replace(' ', "-")), 4);
+                assert!(lines.iter().all(|line| line.tried() == [good.address()]), "{what}: {lines:?}");
+            }
+        }
+    }
 }
 
 #[test]

@@ -169,7 +169,10 @@ impl Process {
     }
 
     fn spawn(mut command: Command, dir: &Path, args: &[&str], env: &[(&str, &str)]) -> Process {
-        command.args(args).current_dir(dir).env_remove("PULSEGATE_CONFIG").env_remove("PULSEGATE_LOG");
+        command.args(args).current_dir(dir);
+        for name in ["CONFIG", "LOG", "ADMIN", "TOKEN"] {
+            command.env_remove(format!("PULSEGATE_{name}"));
+        }
         command.env("NO_COLOR", "1").envs(env.iter().copied());
         let mut child = command
             .stdin(Stdio::null())

@@ -65,10 +65,26 @@ impl Proxy {
         Proxy::launch(config, |dir, args| Process::start_with_stdout(dir, args, stdout))
     }
 
+    /// As [`Proxy::start`], on the file that `place` has made of the folder with `proxy.yaml` in it.
+    #[track_caller]
+    pub fn start_at(config: &str, place: impl FnOnce(&Path) -> PathBuf) -> Proxy {
+        Proxy::launch_at(config, place, |dir, args| Process::start(dir, args, &[]))
+    }
+
     #[track_caller]
     fn launch(config: &str, start: impl FnOnce(&Path, &[&str]) -> Process) -> Proxy {
+        Proxy::launch_at(config, |dir| dir.join("proxy.yaml"), start)
+    }
+
+    #[track_caller]
+    fn launch_at(
+        config: &str,
+        place: impl FnOnce(&Path) -> PathBuf,
+        start: impl FnOnce(&Path, &[&str]) -> Process,
+    ) -> Proxy {
         let dir = tempfile::tempdir().expect("a temporary folder");
-        let path = write_config(dir.path(), config);
+        write_config(dir.path(), config);
+        let path = place(dir.path());
         let process = start(dir.path(), &["run", "--config", &path.to_string_lossy()]);
         let mut proxy = Proxy { process, dir, listeners: BTreeMap::new(), admin: None };
         eventually("the proxy serves", || {
@@ -252,6 +268,23 @@ impl Proxy {
         self.signal("HUP");
         let line = self.await_log("a reload", mark, |line| line.text("kind") == "reload");
         assert!(!line.is_error(), "refused: {}", line.raw);
+    }
+
+    /// Rewrites, has it reloaded by the API, and returns the report.
+    #[track_caller]
+    pub fn report(&self, config: &str) -> Value {
+        self.rewrite(config);
+        let reply = self.admin_post("/api/v1/reload", &[]);
+        assert_eq!(reply.status, 200, "{}", reply.text());
+        reply.json()
+    }
+
+    /// How it stands with the file, as the API shows it.
+    #[track_caller]
+    pub fn reloads(&self) -> Value {
+        let reply = self.admin_get("/api/v1/reload");
+        assert_eq!(reply.status, 200, "{}", reply.text());
+        reply.json()
     }
 
     /// Sends SIGHUP and waits until the reload was refused; its problems are logged before.
