@@ -117,11 +117,12 @@ def measure(peer, origin, seconds, connections):
     os.makedirs(folder, exist_ok=True)
     listen = f"127.0.0.1:{free_port()}"
     write(folder, peer.files(listen, origin))
+    if peer.log and os.path.exists(os.path.join(folder, peer.log)):
+        os.remove(os.path.join(folder, peer.log))
     with Program(peer.command(listen, origin), folder, origin.proxy_processor) as proxy:
         proxy.await_answer(listen)
         wrk(peer, origin, listen, WARM_UP_SECONDS, connections)
         log = Log(peer, folder)
-        log.empty()
         before = proxy.cpu_seconds()
         report = wrk(peer, origin, listen, seconds, connections)
         cpu = proxy.cpu_seconds() - before
@@ -152,36 +153,35 @@ def wrk(peer, origin, listen, seconds, connections):
 
 
 class Log:
-    """A proxy's access log, if it has one."""
+    """A proxy's access log, if it has one, from here on."""
 
     def __init__(self, peer, folder):
-        self.peer = peer
+        self.peer, self.begin = peer, 0
         self.path = peer.log and os.path.join(folder, peer.log)
-
-    def empty(self):
-        """All three append, so they go on at the new end."""
         if self.path:
-            self.settle(0)
-            os.truncate(self.path, 0)
+            self.settle()
+            self.begin = os.path.getsize(self.path)
 
     def check(self, requests, connections):
         """One line for each request, each with a 2xx. wrk leaves at the end, and does not count what it then waits for:
         one request on each connection at most."""
         if not self.path:
             return
-        lines = self.settle(requests)
+        self.settle()
+        with open(self.path, "rb") as log:
+            log.seek(self.begin)
+            lines = log.read().splitlines()
         found = [self.peer.status.search(line) for line in lines]
         statuses = [status[1] if status else CUT for status in found]
         wrong = [line for line, status in zip(lines, statuses) if status != CUT and not status.startswith(b"2")]
         if wrong or statuses.count(CUT) > connections:
             line = (wrong or [line for line, status in zip(lines, statuses) if status == CUT])[0]
-            raise Wrong(f"{self.peer.name} logged what is not of a 2xx ({len(wrong)} lines, {statuses.count(CUT)} cut): {line!r}")
+            raise Wrong(f"{self.peer.name} logged what is not of a 2xx ({len(wrong)} lines, {statuses.count(CUT)} cut): {line[:300]!r}")
         if not requests <= len(lines) <= requests + connections:
             raise Wrong(f"{self.peer.name} logged {len(lines)} lines for {requests} requests on {connections} connections")
-        os.truncate(self.path, 0)
 
-    def settle(self, requests):
-        """The lines, once there are so many and no more come; or what there is after the deadline."""
+    def settle(self):
+        """Until no more comes."""
         deadline, size, since = time.monotonic() + DEADLINE, -1, time.monotonic()
         while time.monotonic() < deadline:
             if os.path.getsize(self.path) != size:
@@ -189,8 +189,6 @@ class Log:
             elif time.monotonic() - since > SETTLED:
                 break
             time.sleep(0.05)
-        with open(self.path, "rb") as log:
-            return log.read().splitlines()
 
 
 def free_port():

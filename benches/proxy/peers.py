@@ -29,7 +29,8 @@ def proxies(built):
              lambda listen, origin: {"nginx.conf": nginx(listen, origin)}, "access.log", rb'" (\d{3}) '),
         Peer("haproxy", "HAProxy", lambda *_: [program("haproxy"), "-db", "-f", "haproxy.cfg"],
              lambda listen, origin: {"haproxy.cfg": HAPROXY.format(listen=listen, origin=origin)},
-             "stdout", rb" (\d{3}) \d+ - - "),
+             # A line that begins its flags with C is of a client that left.
+             "stdout", rb" (\d{3}) \d+ - - [^C]"),
     ]
 
 

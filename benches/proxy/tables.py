@@ -29,6 +29,7 @@ def introduce(args, profile, root, processors):
         f"load average {os.getloadavg()[0]:.1f} at the start",
         f"pulsegate {first(['git', '-C', root, 'describe', '--always', '--dirty'])}, profile `{profile}`"
         + (" (a release is some percent faster)" if profile == "quick" else "")
+        + (", as built before" if args.no_build else "")
         + f"; {first(['nginx', '-v'])}; {' '.join(first(['haproxy', '-v']).split()[:2])}; wrk",
         f"{args.rounds} × {args.seconds} s, {args.connections} connections; the proxy on processor {proxy}, origin "
         f"and load on processor {others}",
