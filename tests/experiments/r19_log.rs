@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::thread;
 use std::time::Duration;
 
-use crate::figures::{Figures, Scale, ms};
+use crate::figures::{Figures, Scale};
 use crate::harness::nginx::Nginx;
 use crate::harness::proxy::{Proxy, config_of};
 use crate::harness::wait::{now, pause};
