@@ -76,7 +76,9 @@ fn whatever_ends_a_request_it_is_counted_as_it_is_logged() {
     let mut socket = WebSocket::open(proxy.address(), "/tunnel");
     socket.say("hello");
     eventually("the tunnel is seen", || Scrape::of(&proxy).value("pool_tunnels{pool=\"tunnel\"}") == 1.0);
-    assert_eq!(Scrape::of(&proxy).value("connections{listener=\"web\",state=\"active\"}"), 1.0);
+    // Those who left may take a moment to be seen off.
+    let active = |scrape: &Scrape| scrape.value("connections{listener=\"web\",state=\"active\"}");
+    eventually("the tunnel is active, and alone", || active(&Scrape::of(&proxy)) == 1.0);
     socket.close();
     let mut kept = proxy.connect();
     (0..3).for_each(|_| drop(kept.get("/web")));
