@@ -88,10 +88,8 @@ impl AccessLog {
             return;
         }
         let mut line = LINE.try_with(Cell::take).unwrap_or_default();
-        match record.render(&wanted.format, &mut line) {
-            Ok(()) => lines.push(&line),
-            Err(_) => lines.count_dropped(),
-        }
+        record.render(&wanted.format, &mut line);
+        lines.push(&line);
         line.clear();
         line.shrink_to(KEPT_CAPACITY);
         // In a thread that is ending the buffer is gone already.

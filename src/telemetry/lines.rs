@@ -136,11 +136,6 @@ impl Lines {
         }
     }
 
-    /// Counts a line that never got as far as the queue.
-    pub(super) fn count_dropped(&self) {
-        self.shared.drop_lines(1);
-    }
-
     /// Lines nobody will read, since the start.
     pub(super) fn dropped(&self) -> u64 {
         self.shared.dropped_now()

@@ -13,6 +13,7 @@ mod escape;
 mod events;
 mod filter;
 mod json;
+mod json_line;
 mod lines;
 mod logging;
 pub mod metrics;

@@ -2,11 +2,10 @@
 //!
 //! JSON has neither: it has their parts, one by one.
 
-use std::io::Write;
 use std::time::SystemTime;
 
 use super::escape;
-use super::record::{Record, Rfc3339, Text};
+use super::record::{Record, Text, rfc3339};
 
 const MONTHS: [&[u8]; 12] =
     [b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov", b"Dec"];
@@ -51,9 +50,7 @@ pub(super) fn target(line: &mut Vec<u8>, path: Text<'_>, query: Option<Text<'_>>
 
 /// Appends `02/Jan/2006:15:04:05 +0000`, made of `2006-01-02T15:04:05.000Z`.
 pub(super) fn time(line: &mut Vec<u8>, time: SystemTime) {
-    let mut text = [b'0'; 24];
-    // It fits: the year is clamped to four digits.
-    let _ = write!(text.as_mut_slice(), "{}", Rfc3339(time));
+    let text = rfc3339(time);
     let digit = |at: usize| usize::from(text[at].wrapping_sub(b'0'));
     let month = (digit(5) * 10 + digit(6)).saturating_sub(1);
     line.extend_from_slice(&text[8..10]);

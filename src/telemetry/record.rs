@@ -1,10 +1,9 @@
-//! One request's access-log line: its data, and their JSON (interfaces.md, Access log).
+//! One request's access-log line: its data (interfaces.md, Access log).
 //!
 //! A record borrows what it logs and is rendered where the request ended, into a buffer that is used again. That costs
-//! about as much as copying the strings for another thread would, and leaves nothing to free over there. The order of
-//! the fields here is the order in the line.
+//! about as much as copying the strings for another thread would, and leaves nothing to free over there.
 //!
-//! Not here: where the line goes (`access_log`), what the words mean (`words`), lines that are no JSON (`plain`).
+//! Not here: where the line goes (`access_log`), what the words mean (`words`), how it is written (`json_line`, `plain`).
 
 use std::fmt::{self, Display};
 use std::net::IpAddr;
@@ -13,22 +12,20 @@ use std::time::{Duration, SystemTime};
 
 use serde::{Serialize, Serializer};
 
-use super::json::{self, Lossy};
+use super::json_line;
 use super::plain;
 use super::words::{AttemptResult, Outcome, PickReason, Why};
 use crate::config::LogFormat;
 use crate::health::{Mode, Standing, Window};
 
 /// Everything that is logged about one request. What is unknown is null; `..Record::default()` fills it in.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone)]
 pub struct Record<'a> {
     /// When the request's first byte arrived.
-    #[serde(serialize_with = "wall_time")]
     pub time: SystemTime,
     /// What the request was sent on with as `X-Request-Id`.
     pub request_id: Option<Text<'a>>,
     /// The right-most address that is not a trusted proxy's.
-    #[serde(serialize_with = "canonical_address")]
     pub client: Option<IpAddr>,
     /// The listener's name.
     pub listener: &'a str,
@@ -53,10 +50,8 @@ pub struct Record<'a> {
     /// Of the answer's body.
     pub response_bytes: u64,
     /// From the request's first byte until it was over.
-    #[serde(rename = "duration_ms", serialize_with = "millis")]
     pub duration: Duration,
     /// From the request's first byte until the answer's.
-    #[serde(rename = "ttfb_ms", serialize_with = "optional_millis")]
     pub ttfb: Option<Duration>,
     /// From the answer's trailers or header.
     pub grpc_status: Option<u32>,
@@ -71,7 +66,6 @@ pub struct Record<'a> {
     /// How it ended.
     pub outcome: Outcome,
     /// Why it did not go well; `-` when it did.
-    #[serde(serialize_with = "word_or_dash")]
     pub reason: Option<Why>,
     /// Whether the connection was handed over to another protocol.
     pub upgraded: bool,
@@ -84,10 +78,9 @@ pub struct Record<'a> {
 }
 
 /// How the pool stood when the last pick was made.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pick {
     /// The pool's mode.
-    #[serde(serialize_with = "mode_word")]
     pub mode: Mode,
     /// What decided; null where nobody could be picked.
     pub reason: Option<PickReason>,
@@ -100,37 +93,29 @@ pub struct Pick {
     /// Which of the route's pools, 0 first.
     pub rank: u8,
     /// How long the request waited for a first healthy member.
-    #[serde(rename = "waited_ms", serialize_with = "millis")]
     pub waited: Duration,
 }
 
 /// One attempt at one member. A request keeps its attempts until its line is written.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Attempt {
     /// Its address as the pool shows it.
-    #[serde(serialize_with = "shared_text")]
     pub member: Arc<str>,
     /// How it stood when it was picked.
-    #[serde(serialize_with = "standing_word")]
     pub standing: Standing,
     /// Its last samples when it was picked, as passes of samples shown (`3/4`); null before the first.
-    #[serde(serialize_with = "passes_of_shown")]
     pub window: Option<Window>,
     /// Its probe latency when it was picked.
-    #[serde(rename = "probe_ms", serialize_with = "optional_millis")]
     pub probe: Option<Duration>,
     /// What it answered; null where no answer came.
     pub status: Option<u16>,
     /// How the attempt ended.
     pub result: AttemptResult,
     /// The dial, TLS included; null on a reused connection or where none came about.
-    #[serde(rename = "connect_ms", serialize_with = "optional_millis")]
     pub connect: Option<Duration>,
     /// From the attempt's start until the first byte of the answer.
-    #[serde(rename = "ttfb_ms", serialize_with = "optional_millis")]
     pub ttfb: Option<Duration>,
     /// From the attempt's start until it was over.
-    #[serde(rename = "duration_ms", serialize_with = "millis")]
     pub duration: Duration,
     /// Of the answer's body, as received.
     pub bytes: u64,
@@ -144,18 +129,15 @@ pub struct Text<'a>(&'a [u8]);
 
 impl Record<'_> {
     /// Appends the line, its newline included.
-    ///
-    /// The error is `serde_json`'s; nothing in a record causes one.
-    pub fn render(&self, format: &LogFormat, line: &mut Vec<u8>) -> serde_json::Result<()> {
+    pub fn render(&self, format: &LogFormat, line: &mut Vec<u8>) {
         match format {
             LogFormat::Json => {
-                json::append(line, self)?;
+                json_line::append(line, self);
                 line.push(b'\n');
             }
             LogFormat::Combined => plain::combined(line, self),
             LogFormat::Template(template) => plain::template(line, template, self),
         }
-        Ok(())
     }
 }
 
@@ -211,12 +193,6 @@ impl<'a> From<&'a str> for Text<'a> {
     }
 }
 
-impl Serialize for Text<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        Lossy(self.0).serialize(serializer)
-    }
-}
-
 /// The last second that RFC 3339 can write, 9999-12-31T23:59:59Z.
 const LAST_SECOND: Duration = Duration::from_secs(253_402_300_799);
 
@@ -225,8 +201,7 @@ pub(super) struct Rfc3339(pub SystemTime);
 
 impl Display for Rfc3339 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let since_epoch = self.0.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().min(LAST_SECOND);
-        humantime::format_rfc3339_millis(SystemTime::UNIX_EPOCH + since_epoch).fmt(f)
+        f.write_str(str::from_utf8(&rfc3339(self.0)).map_err(|_| fmt::Error)?)
     }
 }
 
@@ -240,45 +215,47 @@ pub(super) fn wall_time<S: Serializer>(time: &SystemTime, serializer: S) -> Resu
     Rfc3339(*time).serialize(serializer)
 }
 
+/// The text of [`Rfc3339`].
+pub(super) fn rfc3339(time: SystemTime) -> [u8; 24] {
+    let since_epoch = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().min(LAST_SECOND);
+    let (seconds, millis) = (since_epoch.as_secs(), u64::from(since_epoch.subsec_millis()));
+    let (year, month, day) = date(seconds / 86_400);
+    let mut text = *b"0000-00-00T00:00:00.000Z";
+    let parts = [
+        (0, 4, year),
+        (5, 2, month),
+        (8, 2, day),
+        (11, 2, seconds / 3600 % 24),
+        (14, 2, seconds / 60 % 60),
+        (17, 2, seconds % 60),
+        (20, 3, millis),
+    ];
+    for (at, len, mut number) in parts {
+        for digit in text[at..at + len].iter_mut().rev() {
+            *digit = b'0' + (number % 10) as u8;
+            number /= 10;
+        }
+    }
+    text
+}
+
+/// Year, month and day of a day since 1970, in years that begin in March, so that a leap day is the last.
+fn date(day: u64) -> (u64, u64, u64) {
+    const DAYS_OF_400_YEARS: u64 = 146_097;
+    // 0000-03-01 is so many days before 1970.
+    let day = day + 719_468;
+    let in_era = day % DAYS_OF_400_YEARS;
+    let year = (in_era - in_era / 1_460 + in_era / 36_524 - in_era / 146_096) / 365;
+    let in_year = in_era - (365 * year + year / 4 - year / 100);
+    let month = (5 * in_year + 2) / 153;
+    let in_month = in_year - (153 * month + 2) / 5 + 1;
+    let (month, later) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
+    (year + 400 * (day / DAYS_OF_400_YEARS) + later, month, in_month)
+}
+
 /// Milliseconds with at most three decimals; exact up to 285 years.
 pub(super) fn in_millis(duration: Duration) -> f64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX) as f64 / 1000.0
-}
-
-fn millis<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_f64(in_millis(*duration))
-}
-
-fn optional_millis<S: Serializer>(duration: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
-    duration.map(in_millis).serialize(serializer)
-}
-
-/// An IPv4 client of a dual-stack listener is logged as what it is, not as `::ffff:192.0.2.1`.
-fn canonical_address<S: Serializer>(address: &Option<IpAddr>, serializer: S) -> Result<S::Ok, S::Error> {
-    address.map(|address| address.to_canonical()).serialize(serializer)
-}
-
-fn word_or_dash<S: Serializer>(why: &Option<Why>, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(why.map_or("-", Why::as_str))
-}
-
-fn mode_word<S: Serializer>(mode: &Mode, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(mode.as_str())
-}
-
-fn standing_word<S: Serializer>(standing: &Standing, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(standing.as_str())
-}
-
-fn shared_text<S: Serializer>(text: &Arc<str>, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(text)
-}
-
-fn passes_of_shown<S: Serializer>(window: &Option<Window>, serializer: S) -> Result<S::Ok, S::Error> {
-    match window {
-        Some(window) if window.shown > 0 => serializer.collect_str(&format_args!("{}/{}", window.passes, window.shown)),
-        _ => serializer.serialize_none(),
-    }
 }
 
 #[cfg(test)]

@@ -3,8 +3,6 @@
 //! A word is a contract: dashboards and alerts are written against it. Each list is one exhaustive match, and metrics
 //! take their label values from the same place.
 
-use serde::{Serialize, Serializer};
-
 /// How a request ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Outcome {
@@ -216,29 +214,5 @@ impl AttemptResult {
             AttemptResult::ClientAborted => "client_aborted",
             AttemptResult::Abandoned => "abandoned",
         }
-    }
-}
-
-impl Serialize for Outcome {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.as_str())
-    }
-}
-
-impl Serialize for Why {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.as_str())
-    }
-}
-
-impl Serialize for PickReason {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.as_str())
-    }
-}
-
-impl Serialize for AttemptResult {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.as_str())
     }
 }

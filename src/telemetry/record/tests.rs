@@ -6,7 +6,7 @@ use super::*;
 
 fn line(record: &Record<'_>) -> String {
     let mut line = Vec::new();
-    record.render(&LogFormat::Json, &mut line).unwrap();
+    record.render(&LogFormat::Json, &mut line);
     String::from_utf8(line).unwrap()
 }
 
@@ -174,6 +174,14 @@ fn a_clock_far_astray_still_gives_a_line() {
     ];
     for (time, expected) in rows {
         assert!(line(&Record { time, ..Record::default() }).starts_with(&format!("{{\"time\":\"{expected}\"")));
+    }
+}
+
+#[test]
+fn every_day_has_its_date() {
+    for day in (0..2_932_896).step_by(61).chain(11_010..11_030).chain(20_510..20_520) {
+        let time = SystemTime::UNIX_EPOCH + Duration::from_millis(day * 86_400_000 + day * 86_399_999 / 2_932_896);
+        assert_eq!(Rfc3339(time).to_string(), humantime::format_rfc3339_millis(time).to_string());
     }
 }
 
