@@ -96,7 +96,7 @@ fn access_log(criterion: &mut Criterion) {
     for (name, keys) in formats {
         let format = wanted(keys).format;
         let mut line = Vec::new();
-        record.render(&format, &mut line).expect("a record renders");
+        record.render(&format, &mut line);
         eprintln!("{name}: a line of {} bytes", line.len());
         group.bench_function(name, |bencher| {
             bencher.iter(|| {

@@ -22,6 +22,11 @@ pub fn wall() -> SystemTime {
 
 /// The time of day at a moment given as [`monotonic`] time, by today's reading of both clocks.
 pub fn wall_at(moment: Duration) -> SystemTime {
-    let (wall, now) = (wall(), monotonic());
+    wall_of(moment, monotonic())
+}
+
+/// The same for whoever knows that it is `now`.
+pub fn wall_of(moment: Duration, now: Duration) -> SystemTime {
+    let wall = wall();
     if moment > now { wall + (moment - now) } else { wall.checked_sub(now - moment).unwrap_or(wall) }
 }

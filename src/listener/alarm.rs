@@ -18,17 +18,18 @@ pub struct Alarm {
 impl Alarm {
     /// Ready once `deadline` (monotonic) has passed.
     pub fn poll(&mut self, cx: &mut Context<'_>, deadline: Duration) -> Poll<()> {
+        // Before the clock is read, which costs more: what has not rung by then need not be looked at again.
+        if let Some(sleep) = self.sleep.as_mut().filter(|_| self.rings_at <= deadline) {
+            ready!(sleep.as_mut().poll(cx));
+        }
         loop {
             let now = clock::monotonic();
             if deadline <= now {
                 return Poll::Ready(());
             }
-            if self.sleep.is_none() || deadline < self.rings_at {
-                self.wind(now, deadline);
-            }
+            self.wind(now, deadline);
             let Some(sleep) = self.sleep.as_mut() else { return Poll::Pending };
             ready!(sleep.as_mut().poll(cx));
-            self.wind(now, deadline);
         }
     }
 

@@ -101,6 +101,8 @@ pub enum Cut {
 pub struct Connection {
     id: u64,
     client: SocketAddr,
+    /// The client's address as text: every request says it twice.
+    peer: Box<str>,
     listening: Arc<Listening>,
     /// Among whose connections it counts: its listener's, by the name it had when this one came.
     counts: Arc<ListenerCounts>,
@@ -148,6 +150,7 @@ impl Connection {
         Connection {
             id,
             client,
+            peer: client.ip().to_canonical().to_string().into(),
             listening,
             counts,
             phase: AtomicU8::new(Phase::Fresh as u8),
@@ -178,6 +181,11 @@ impl Connection {
     /// The peer.
     pub fn client(&self) -> SocketAddr {
         self.client
+    }
+
+    /// Its address as text; an IPv4 client of a dual-stack listener as what it is.
+    pub fn peer(&self) -> &str {
+        &self.peer
     }
 
     /// The listener it came in by.
@@ -303,11 +311,11 @@ impl Connection {
         answer
     }
 
-    /// A request's header is complete; it must be answered by `deadline`, if there is one.
-    pub fn request_begins(&self, now: Duration) {
+    /// A request's header is complete.
+    pub fn request_begins(&self) {
         if matches!(self.phase(), Phase::Fresh | Phase::Idle) {
             // It was pipelined: all of it came with the request before.
-            self.began.store(micros(now), Relaxed);
+            self.began.store(micros(clock::monotonic()), Relaxed);
         }
         self.phase.store(Phase::Request as u8, Relaxed);
         self.whole.store(false, Relaxed);

@@ -72,6 +72,13 @@ pub struct Conduit {
     digest: Arc<SocketDigest>,
 }
 
+/// Where bytes that come begin in what they are read into, and when they came.
+#[derive(Clone, Copy)]
+struct Came {
+    behind: usize,
+    at: Duration,
+}
+
 impl Conduit {
     /// The stream of `connection` over `io`.
     pub fn new(io: TcpStream, connection: Arc<Connection>, last_call: Arc<LastCall>) -> Conduit {
@@ -145,9 +152,10 @@ impl Conduit {
     }
 
     /// Takes what came behind `before`. Where all of it is held back, the stream is read again: to read nothing is its end.
-    fn poll_received(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>, before: usize) -> Poll<io::Result<()>> {
+    fn poll_received(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>, came: Came) -> Poll<io::Result<()>> {
+        let before = came.behind;
         let is_end = buf.filled().len() == before;
-        self.received(buf, before);
+        self.received(buf, came);
         self.put_due(buf);
         if !is_end && buf.filled().len() == before {
             cx.waker().wake_by_ref();
@@ -164,7 +172,7 @@ impl Conduit {
 
     /// Tells of what came behind `before`, and gives a header, or a body of known length, alone: what comes with it stays here
     /// until it is asked for. Pingora would keep it to itself, and neither deadline nor log would know of it.
-    fn received(&mut self, buf: &mut ReadBuf<'_>, before: usize) {
+    fn received(&mut self, buf: &mut ReadBuf<'_>, Came { behind: before, at: now }: Came) {
         let came = &buf.filled()[before..];
         if came.is_empty() {
             return;
@@ -182,7 +190,7 @@ impl Conduit {
             let target = self.request_line.whole_target_in(came);
             let found = self.header_end.find(came);
             let end = found.unwrap_or(came.len());
-            self.connection.received(&came[..end], clock::monotonic());
+            self.connection.received(&came[..end], now);
             if !self.request_line.may_be(&came[..end]) {
                 self.connection.cut_short(Cut::Malformed);
                 // The next read is refused. To fail over nothing at all is to Pingora no request, and to need no answer.
@@ -289,7 +297,8 @@ impl AsyncRead for Conduit {
             this.send_meanwhile(cx)?;
             return this.poll_watch(cx);
         }
-        if this.connection.deadline().is_some_and(|deadline| deadline <= clock::monotonic()) {
+        let came = Came { behind: buf.filled().len(), at: clock::monotonic() };
+        if this.connection.deadline().is_some_and(|deadline| deadline <= came.at) {
             // Also where there is always something to read.
             return this.poll_deadline(cx);
         }
@@ -299,14 +308,12 @@ impl AsyncRead for Conduit {
         }
         if !this.ahead.is_empty() {
             let fit = this.ahead.len().min(buf.remaining());
-            let before = buf.filled().len();
             buf.put_slice(&this.ahead[..fit]);
             this.ahead.drain(..fit);
-            return this.poll_received(cx, buf, before);
+            return this.poll_received(cx, buf, came);
         }
-        let before = buf.filled().len();
         match Pin::new(&mut this.io).poll_read(cx, buf) {
-            Poll::Ready(Ok(())) => this.poll_received(cx, buf, before),
+            Poll::Ready(Ok(())) => this.poll_received(cx, buf, came),
             Poll::Ready(Err(e)) => Poll::Ready(Err(e)),
             Poll::Pending => {
                 this.send_meanwhile(cx)?;

@@ -83,6 +83,8 @@ pub struct Ctx {
     pub fault: Option<Fault>,
     pub(super) attempts: Vec<Attempt>,
     pub(super) attempt_began: Duration,
+    /// When the present attempt's answer came, until it is passed on.
+    answer_came: Option<Duration>,
     pub(super) lb: Option<Pick>,
     pub(super) ttfb: Option<Duration>,
     pub(super) status: Option<u16>,
@@ -130,6 +132,7 @@ impl Ctx {
             fault: None,
             attempts: Vec::new(),
             attempt_began: Duration::ZERO,
+            answer_came: None,
             lb: None,
             ttfb: None,
             status: None,
@@ -150,9 +153,9 @@ impl Ctx {
         self.raw = raw;
     }
 
-    /// Time since the request's first byte.
-    pub fn age(&self) -> Duration {
-        clock::monotonic().saturating_sub(self.connection.began())
+    /// Time from the request's first byte until `now`.
+    pub fn age(&self, now: Duration) -> Duration {
+        now.saturating_sub(self.connection.began())
     }
 
     /// What is left of the request's own time.
@@ -230,6 +233,7 @@ impl Ctx {
             reused: false,
         });
         self.passed_on = 0;
+        self.answer_came = None;
         self.attempt_began = clock::monotonic();
         self.lease = Some(picked.lease);
     }
@@ -262,22 +266,23 @@ impl Ctx {
 
     /// The attempt has its connection.
     pub fn attempt_connected(&mut self, reused: bool) {
-        let since = clock::monotonic().saturating_sub(self.attempt_began);
+        let dial = (!reused).then(|| clock::monotonic().saturating_sub(self.attempt_began));
         if let Some(attempt) = self.attempts.last_mut() {
             attempt.reused = reused;
-            attempt.connect = (!reused).then_some(since);
+            attempt.connect = dial;
         }
-        if let Some(pool) = self.pool.as_ref().filter(|_| !reused) {
-            pool.live.tally().dials.add(since);
+        if let (Some(pool), Some(dial)) = (&self.pool, dial) {
+            pool.live.tally().dials.add(dial);
         }
     }
 
     /// The attempt's answer has begun: `status` is final.
     pub fn attempt_answered(&mut self, status: u16) {
-        let since = clock::monotonic().saturating_sub(self.attempt_began);
+        let now = clock::monotonic();
+        self.answer_came = Some(now);
         if let Some(attempt) = self.attempts.last_mut() {
             attempt.status = Some(status);
-            attempt.ttfb = Some(since);
+            attempt.ttfb = Some(now.saturating_sub(self.attempt_began));
         }
     }
 
@@ -315,7 +320,12 @@ impl Ctx {
 
     /// The attempt is over; its seat is given back.
     pub fn attempt_ended(&mut self, result: AttemptResult, bytes: u64) -> Option<Lease> {
-        let since = clock::monotonic().saturating_sub(self.attempt_began);
+        self.attempt_ended_at(clock::monotonic(), result, bytes)
+    }
+
+    /// The same for whoever knows that it is `now`.
+    pub fn attempt_ended_at(&mut self, now: Duration, result: AttemptResult, bytes: u64) -> Option<Lease> {
+        let since = now.saturating_sub(self.attempt_began);
         self.link = None;
         let lease = self.lease.take()?;
         lease.member().tally().attempt_ends(result);
@@ -330,13 +340,17 @@ impl Ctx {
     /// The client is being answered.
     pub fn answering(&mut self, status: u16) {
         self.status = Some(status);
-        self.ttfb = Some(self.age());
+        // A member's answer goes on as it comes.
+        let now = self.answer_came.take().unwrap_or_else(clock::monotonic);
+        self.ttfb = Some(now.saturating_sub(self.connection.began()));
     }
 
     /// The client has been answered by us with `status`.
     pub fn answered(&mut self, status: u16) {
+        // Not a member's: what came of one is of no account.
+        self.answer_came = None;
         self.answering(status);
-        self.answered_after = Some(self.age());
+        self.answered_after = Some(self.age(clock::monotonic()));
     }
 
     /// Whether the client has got part of an answer.

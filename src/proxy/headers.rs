@@ -6,20 +6,19 @@
 use std::fmt::Write;
 use std::net::IpAddr;
 
+use bytes::Bytes;
 use http::header::{self, HeaderName, HeaderValue};
 use http::{HeaderMap, StatusCode};
 use pingora::http::{RequestHeader, ResponseHeader};
+use pingora::{ErrorType, OrErr};
 
 use super::admit::{self, WholeUri};
 use super::{framing, max_forwards, upgrade};
 use crate::config::UpstreamHost;
 
-/// How we name ourselves in `Via` (RFC 9110 section 7.6.3).
-const PSEUDONYM: &str = "pulsegate";
-
 /// Fields that belong to one hop, beside those that `Connection` names (RFC 9110 section 7.6.1). `Transfer-Encoding`
 /// is Pingora's to keep: it frames the answer. Trailers are discarded on the way, so none is announced.
-const HOP_BY_HOP: [HeaderName; 6] = [
+static HOP_BY_HOP: [HeaderName; 6] = [
     HeaderName::from_static("keep-alive"),
     HeaderName::from_static("proxy-connection"),
     header::TE,
@@ -33,8 +32,8 @@ const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 /// What we know of the client's side.
 #[derive(Debug, Clone, Copy)]
 pub struct Hop<'a> {
-    /// The connection's other end.
-    pub peer: IpAddr,
+    /// The connection's other end, as text.
+    pub peer_text: &'a str,
     /// Whether it is a trusted proxy.
     pub peer_is_trusted: bool,
     /// Who the request is from.
@@ -58,16 +57,14 @@ pub fn upward<M: AsRef<str>>(
     host: &UpstreamHost,
     member: impl FnOnce() -> M,
 ) -> pingora::Result<()> {
-    forwarded(up, hop)?;
-    let version = if client.version == http::Version::HTTP_10 { "1.0" } else { "1.1" };
-    let own = format!("{version} {PSEUDONYM}");
-    let via = joined(&up.headers, &header::VIA, &own);
-    up.insert_header("Via", via)?;
+    let met = Met::among(&up.headers);
+    forwarded(up, client, hop, met)?;
+    up.insert_header("Via", via(up, client.version, met))?;
     up.insert_header("X-Request-Id", hop.request_id)?;
     upgrade::upward(up, client)?;
     max_forwards::upward(up)?;
     // Trailers are asked for only by who can use them; Pingora strips the field for every kind of upstream.
-    if is_grpc(&client.headers) && names(&client.headers, &header::TE, "trailers") {
+    if names(&client.headers, &header::TE, "trailers") && is_grpc(&client.headers) {
         up.insert_header("TE", "trailers")?;
     }
     if let Some(WholeUri { authority, rest }) = admit::whole_uri(client) {
@@ -77,7 +74,9 @@ pub fn upward<M: AsRef<str>>(
         up.insert_header(header::HOST, authority)?;
     }
     // No field of this name is a request's own, and CGI makes an environment variable of it that clients obey.
-    up.remove_header("proxy");
+    if met.proxy {
+        up.remove_header("proxy");
+    }
     match host {
         // An HTTP/1.0 client need not name a host; we, in HTTP/1.1, must.
         UpstreamHost::PassThrough if hop.host.is_empty() => up.insert_header(header::HOST, member().as_ref()),
@@ -103,12 +102,18 @@ pub fn downward(answer: &mut ResponseHeader) -> pingora::Result<()> {
     // The version is this hop's, whatever the member speaks (RFC 9110 section 6.2).
     answer.set_version(http::Version::HTTP_11);
     let switch = upgrade::switch(answer);
-    let nominated: Vec<HeaderName> = tokens(&answer.headers, &header::CONNECTION)
-        .filter_map(|token| HeaderName::from_bytes(token.as_bytes()).ok())
-        .filter(may_be_nominated)
-        .collect();
-    for name in nominated.iter().chain(&HOP_BY_HOP) {
-        answer.remove_header(name);
+    if answer.headers.contains_key(header::CONNECTION) {
+        // Most name the one that goes anyway, and nothing else.
+        let nominated: Vec<HeaderName> = tokens(&answer.headers, &header::CONNECTION)
+            .filter(|token| !token.eq_ignore_ascii_case("keep-alive"))
+            .filter_map(|token| HeaderName::from_bytes(token.as_bytes()).ok())
+            .filter(may_be_nominated)
+            .collect();
+        nominated.iter().for_each(|name| drop(answer.remove_header(name)));
+    }
+    // One look over the names that are there costs less than to ask for each.
+    if answer.headers.keys().any(is_hop_by_hop) {
+        HOP_BY_HOP.iter().for_each(|name| drop(answer.remove_header(name)));
     }
     if answer.status.is_informational() {
         // Of a final answer Pingora replaces it by our own.
@@ -134,9 +139,40 @@ pub fn promises_what_cannot_be(answer: &ResponseHeader) -> bool {
         && (answer.headers.contains_key(header::TRANSFER_ENCODING) || length.is_some_and(|length| length != "0"))
 }
 
+fn is_hop_by_hop(name: &HeaderName) -> bool {
+    HOP_BY_HOP.contains(name)
+}
+
 /// A field that frames the message or routes it is not for a peer to remove by naming it.
 fn may_be_nominated(name: &HeaderName) -> bool {
     ![header::CONNECTION, header::TRANSFER_ENCODING, header::CONTENT_LENGTH, header::DATE].contains(name)
+}
+
+/// Which fields a request has that we have a say in, seen in one look over their names: most requests have none, and to
+/// ask for each by its name costs more.
+#[derive(Debug, Clone, Copy, Default)]
+struct Met {
+    via: bool,
+    proxy: bool,
+    real_ip: bool,
+    /// Some that may be claims under other names.
+    suspects: bool,
+}
+
+impl Met {
+    fn among(headers: &HeaderMap) -> Met {
+        let mut met = Met::default();
+        for name in headers.keys() {
+            match name.as_str().as_bytes() {
+                b"via" => met.via = true,
+                b"proxy" => met.proxy = true,
+                b"x-real-ip" => (met.real_ip, met.suspects) = (true, true),
+                [b'x' | b'f', rest @ ..] if rest.len() >= 6 => met.suspects = true,
+                _ => {}
+            }
+        }
+        met
+    }
 }
 
 /// What strangers say of the connection under other names: further fields of the family, and spellings that CGI and its
@@ -153,11 +189,24 @@ fn forget_claims(up: &mut RequestHeader) {
     claimed.iter().for_each(|name| drop(up.remove_header(name)));
 }
 
-fn forwarded(up: &mut RequestHeader, hop: Hop<'_>) -> pingora::Result<()> {
-    let peer = hop.peer.to_string();
+/// Everyone the request came through, and us (RFC 9110 section 7.6.3).
+fn via(up: &RequestHeader, version: http::Version, met: Met) -> HeaderValue {
+    let (own, alone) = match version {
+        http::Version::HTTP_10 => ("1.0 pulsegate", HeaderValue::from_static("1.0 pulsegate")),
+        _ => ("1.1 pulsegate", HeaderValue::from_static("1.1 pulsegate")),
+    };
+    if !met.via {
+        return alone;
+    }
+    // Values that came, blanks and commas make a value.
+    HeaderValue::from_maybe_shared(Bytes::from(joined(&up.headers, &header::VIA, own))).unwrap_or(alone)
+}
+
+fn forwarded(up: &mut RequestHeader, client: &RequestHeader, hop: Hop<'_>, met: Met) -> pingora::Result<()> {
+    let peer = hop.peer_text;
     let element = element(hop);
     if hop.peer_is_trusted {
-        let chain = joined(&up.headers, &X_FORWARDED_FOR, &peer);
+        let chain = joined(&up.headers, &X_FORWARDED_FOR, peer);
         up.insert_header("X-Forwarded-For", chain)?;
         keep_or_set(up, "X-Forwarded-Proto", hop.scheme)?;
         keep_or_set(up, "X-Forwarded-Host", hop.host)?;
@@ -166,19 +215,27 @@ fn forwarded(up: &mut RequestHeader, hop: Hop<'_>) -> pingora::Result<()> {
             if told { joined(&up.headers, &header::FORWARDED, &element) } else { translated(&up.headers, &element) };
         return up.insert_header("Forwarded", chain);
     }
-    forget_claims(up);
+    if met.suspects {
+        forget_claims(up);
+    }
     up.insert_header("X-Forwarded-For", peer)?;
-    up.insert_header("X-Forwarded-Proto", hop.scheme)?;
+    up.insert_header("X-Forwarded-Proto", HeaderValue::from_static(hop.scheme))?;
     up.insert_header("Forwarded", element)?;
     match hop.host {
         "" => drop(up.remove_header("x-forwarded-host")),
-        host => up.insert_header("X-Forwarded-Host", host)?,
+        host => up.insert_header("X-Forwarded-Host", host_value(client, host)?)?,
     }
-    if up.headers.contains_key("x-real-ip") {
+    if met.real_ip {
         // Not a field of ours, but a widely believed one: never a stranger's word.
         up.insert_header("X-Real-IP", hop.client.to_string())?;
     }
     Ok(())
+}
+
+/// The host as a value; where it came as one, that one.
+fn host_value(client: &RequestHeader, host: &str) -> pingora::Result<HeaderValue> {
+    let came = client.headers.get(header::HOST).filter(|came| came.as_bytes() == host.as_bytes());
+    came.cloned().map_or_else(|| HeaderValue::from_str(host).or_err(ErrorType::InvalidHTTPHeader, "a host"), Ok)
 }
 
 /// What a trusted proxy says in `X-Forwarded-*` alone, as `Forwarded`, and our own element: the two must not contradict
@@ -207,18 +264,21 @@ fn translated(headers: &HeaderMap, own: &str) -> Vec<u8> {
 
 /// Our element of `Forwarded` (RFC 7239 section 4): an IPv6 address in brackets and quotes, a host with a port in quotes.
 fn element(hop: Hop<'_>) -> String {
-    let mut element = match hop.peer {
-        IpAddr::V4(v4) => format!("for={v4}"),
-        IpAddr::V6(v6) => format!("for=\"[{v6}]\""),
-    };
+    let mut element = String::with_capacity(hop.peer_text.len() + hop.host.len() + 32);
+    let is_v6 = hop.peer_text.contains(':');
+    push(&mut element, if is_v6 { ["for=\"[", hop.peer_text, "]\""] } else { ["for=", hop.peer_text, ""] });
     let is_token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
     if !hop.host.is_empty() && hop.host.bytes().all(is_token) {
-        let _ = write!(element, ";host={}", hop.host);
+        push(&mut element, [";host=", hop.host, ""]);
     } else if !hop.host.is_empty() && !hop.host.contains(['"', '\\']) {
-        let _ = write!(element, ";host=\"{}\"", hop.host);
+        push(&mut element, [";host=\"", hop.host, "\""]);
     }
-    let _ = write!(element, ";proto={}", hop.scheme);
+    push(&mut element, [";proto=", hop.scheme, ""]);
     element
+}
+
+fn push(text: &mut String, parts: [&str; 3]) {
+    parts.iter().for_each(|part| text.push_str(part));
 }
 
 fn keep_or_set(up: &mut RequestHeader, name: &'static str, value: &str) -> pingora::Result<()> {
@@ -260,9 +320,9 @@ mod tests {
         request
     }
 
-    fn hop(peer: &str, trusted: bool, host: &'static str) -> Hop<'static> {
-        let peer = peer.parse().expect("an address");
-        Hop { peer, peer_is_trusted: trusted, client: peer, scheme: "http", host, request_id: "id" }
+    fn hop(peer: &'static str, trusted: bool, host: &'static str) -> Hop<'static> {
+        let client = peer.parse().expect("an address");
+        Hop { peer_text: peer, peer_is_trusted: trusted, client, scheme: "http", host, request_id: "id" }
     }
 
     fn sent(hop: Hop<'_>, fields: &[(&'static str, &str)], host: &UpstreamHost) -> Vec<(String, String)> {

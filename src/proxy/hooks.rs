@@ -69,7 +69,7 @@ impl ProxyHttp for Hooks {
 
     fn new_ctx(&self) -> Ctx {
         let connection = CONNECTION.with(Arc::clone);
-        connection.request_begins(clock::monotonic());
+        connection.request_begins();
         let in_flight = self.proxy.traffic.request(&connection);
         Ctx::new(connection, self.proxy.snapshot.load_full(), self.proxy.log.clone(), in_flight)
     }
@@ -178,7 +178,7 @@ impl ProxyHttp for Hooks {
         let client = session.req_header();
         let (Some(pool), Some(lease)) = (&ctx.pool, &ctx.lease) else { return Ok(()) };
         let hop = Hop {
-            peer: ctx.connection.client().ip().to_canonical(),
+            peer_text: ctx.connection.peer(),
             peer_is_trusted: ctx.peer_is_trusted,
             client: ctx.client,
             scheme: "http",
@@ -305,21 +305,21 @@ impl ProxyHttp for Hooks {
 /// Picks a member for the next attempt, within the request's own time and as long as the client is there.
 async fn pick(session: &mut Session, ctx: &mut Ctx, pool: &Served) -> Result<Picked> {
     // Whatever was sent may be processed already: such a request is answered, and not kept waiting for room.
-    let began = clock::monotonic();
-    ctx.waits_since = Some(began);
     let when_full = if ctx.was_sent() { WhenFull::GiveUp } else { WhenFull::Queue };
-    let key = ctx.hash_key.as_deref();
-    let wish = Wish { avoided: ctx.avoided(), key, limit: ctx.remaining(), queued: ctx.queued, when_full };
-    let picked = match pick::now(&pool.live, wish) {
+    let picked = match pick::now(&pool.live, wish(ctx, when_full)) {
         Some(picked) => picked,
-        None => tokio::select! {
-            biased;
-            picked = pick::later(&pool.live, wish) => picked,
-            () = left(session, &ctx.connection) => {
-                ctx.hung_up(clock::monotonic().saturating_sub(began));
-                return Err(Error::new_down(ErrorType::ConnectionClosed));
+        None => {
+            let began = clock::monotonic();
+            ctx.waits_since = Some(began);
+            tokio::select! {
+                biased;
+                picked = pick::later(&pool.live, wish(ctx, when_full)) => picked,
+                () = left(session, &ctx.connection) => {
+                    ctx.hung_up(clock::monotonic().saturating_sub(began));
+                    return Err(Error::new_down(ErrorType::ConnectionClosed));
+                }
             }
-        },
+        }
     };
     ctx.waits_since = None;
     picked.map_err(|pick::Nobody { refusal, waited }| {
@@ -329,6 +329,11 @@ async fn pick(session: &mut Session, ctx: &mut Ctx, pool: &Served) -> Result<Pic
         }
         refuse(ctx, refusal)
     })
+}
+
+fn wish(ctx: &Ctx, when_full: WhenFull) -> Wish<'_> {
+    let key = ctx.hash_key.as_deref();
+    Wish { avoided: ctx.avoided(), key, limit: ctx.remaining(), queued: ctx.queued, when_full }
 }
 
 /// Resolves when the client has left. What it sends stays where it is.

@@ -24,10 +24,12 @@ impl Ctx {
     pub fn finish(&mut self, session: &mut Session) {
         let bytes = session.upstream_body_bytes_received() as u64;
         let cut = self.tunnel_cut();
-        self.attempt_ended(if cut.is_some() { AttemptResult::Abandoned } else { AttemptResult::Ok }, bytes);
+        let now = clock::monotonic();
+        let result = if cut.is_some() { AttemptResult::Abandoned } else { AttemptResult::Ok };
+        self.attempt_ended_at(now, result, bytes);
         self.logged = true;
         let (outcome, reason) = self.end();
-        let (status, duration) = (self.final_status(outcome), self.duration());
+        let (status, duration) = (self.final_status(outcome), self.duration(now));
         self.count(status, duration);
         if !self.log.is_on() {
             return;
@@ -53,7 +55,7 @@ impl Ctx {
             reason,
             upgraded,
             duration,
-            ..self.record()
+            ..self.record(now)
         };
         self.log.write(&record);
     }
@@ -70,9 +72,9 @@ impl Ctx {
         }
     }
 
-    /// How long it took.
-    fn duration(&self) -> Duration {
-        self.answered_after.unwrap_or_else(|| self.age())
+    /// How long it took, where it is over `now`.
+    fn duration(&self, now: Duration) -> Duration {
+        self.answered_after.unwrap_or_else(|| self.age(now))
     }
 
     /// How it ended, and why not well.
@@ -124,9 +126,9 @@ impl Ctx {
         self.status.or((outcome == Outcome::ClientAborted).then_some(499))
     }
 
-    fn record(&self) -> Record<'_> {
+    fn record(&self, now: Duration) -> Record<'_> {
         Record {
-            time: clock::wall_at(self.connection.began()),
+            time: clock::wall_of(self.connection.began(), now),
             request_id: (!self.request_id.is_empty()).then(|| self.request_id.as_str().into()),
             client: Some(self.client),
             scheme: Some("http"),
@@ -155,7 +157,8 @@ impl Drop for Ctx {
             self.answered(Refusal::Deadline.status().as_u16());
             own = bytes;
         }
-        let (status, duration) = (self.final_status(outcome), self.duration());
+        let now = clock::monotonic();
+        let (status, duration) = (self.final_status(outcome), self.duration(now));
         self.count(status, duration);
         let tunnel = self.connection.tunnel();
         // The session, which counts, is gone: of a body it is known what was handed on.
@@ -164,12 +167,12 @@ impl Drop for Ctx {
         } else {
             (self.passed_on, self.handed_back + own, self.handed_back)
         };
-        self.attempt_ended(result, came);
+        self.attempt_ended_at(now, result, came);
         if !self.log.is_on() {
             return;
         }
         if let Some(since) = self.waits_since.take() {
-            self.nobody_picked(clock::monotonic().saturating_sub(since));
+            self.nobody_picked(now.saturating_sub(since));
         }
         let mut fields = [httparse::EMPTY_HEADER; 128];
         let mut request = httparse::Request::new(&mut fields);
@@ -194,7 +197,7 @@ impl Drop for Ctx {
             duration,
             outcome,
             reason,
-            ..self.record()
+            ..self.record(now)
         };
         self.log.write(&record);
     }

@@ -9,8 +9,10 @@ use super::refusal::METHODS;
 
 /// How many hops are left. What is no number says nothing.
 pub fn left(request: &RequestHeader) -> Option<u64> {
-    let text =
-        request.headers.get(header::MAX_FORWARDS).filter(|_| request.method == Method::OPTIONS)?.to_str().ok()?;
+    if request.method != Method::OPTIONS {
+        return None;
+    }
+    let text = request.headers.get(header::MAX_FORWARDS)?.to_str().ok()?;
     let is_number = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     // More than can be counted is as good as the most that can.
     is_number.then(|| text.parse().unwrap_or(u64::MAX))

@@ -211,10 +211,6 @@ impl Serialize for Rfc3339 {
     }
 }
 
-pub(super) fn wall_time<S: Serializer>(time: &SystemTime, serializer: S) -> Result<S::Ok, S::Error> {
-    Rfc3339(*time).serialize(serializer)
-}
-
 /// The text of [`Rfc3339`].
 pub(super) fn rfc3339(time: SystemTime) -> [u8; 24] {
     let since_epoch = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().min(LAST_SECOND);
