@@ -151,7 +151,7 @@ impl Conduit {
         Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client takes no answer")))
     }
 
-    /// Takes what came behind `before`. Where all of it is held back, the stream is read again: to read nothing is its end.
+    /// Takes what came. Where all of it is held back, the stream is read again: to read nothing is its end.
     fn poll_received(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>, came: Came) -> Poll<io::Result<()>> {
         let before = came.behind;
         let is_end = buf.filled().len() == before;
@@ -170,7 +170,7 @@ impl Conduit {
         self.due.drain(..fit);
     }
 
-    /// Tells of what came behind `before`, and gives a header, or a body of known length, alone: what comes with it stays here
+    /// Tells of what came, and gives a header, or a body of known length, alone: what comes with it stays here
     /// until it is asked for. Pingora would keep it to itself, and neither deadline nor log would know of it.
     fn received(&mut self, buf: &mut ReadBuf<'_>, Came { behind: before, at: now }: Came) {
         let came = &buf.filled()[before..];

@@ -65,20 +65,21 @@ impl Hooks {
 
 #[async_trait]
 impl ProxyHttp for Hooks {
-    type CTX = Ctx;
+    /// Boxed: Pingora moves it from future to future.
+    type CTX = Box<Ctx>;
 
-    fn new_ctx(&self) -> Ctx {
+    fn new_ctx(&self) -> Box<Ctx> {
         let connection = CONNECTION.with(Arc::clone);
         connection.request_begins();
         let in_flight = self.proxy.traffic.request(&connection);
-        Ctx::new(connection, self.proxy.snapshot.load_full(), self.proxy.log.clone(), in_flight)
+        Box::new(Ctx::new(connection, self.proxy.snapshot.load_full(), self.proxy.log.clone(), in_flight))
     }
 
     fn init_downstream_modules(&self, _modules: &mut HttpModules) {
         // Pingora's compression module costs every request a little and is never switched on.
     }
 
-    async fn request_filter(&self, session: &mut Session, ctx: &mut Ctx) -> Result<bool> {
+    async fn request_filter(&self, session: &mut Session, ctx: &mut Box<Ctx>) -> Result<bool> {
         let limits = ctx.connection.listening().limits();
         session.set_read_timeout(Some(limits.body_timeout));
         session.set_total_drain_timeout(Some(limits.body_timeout));
@@ -112,7 +113,7 @@ impl ProxyHttp for Hooks {
         Ok(false)
     }
 
-    async fn upstream_peer(&self, session: &mut Session, ctx: &mut Ctx) -> Result<Box<HttpPeer>> {
+    async fn upstream_peer(&self, session: &mut Session, ctx: &mut Box<Ctx>) -> Result<Box<HttpPeer>> {
         let Some(pool) = ctx.pool.clone() else { return Err(refuse(ctx, Refusal::Internal)) };
         ctx.asks_for_tunnel = upgrade::is_asked_for(session.req_header());
         let (picked, connection) = match (ctx.again.take(), ctx.picked.take()) {
@@ -134,7 +135,7 @@ impl ProxyHttp for Hooks {
         _session: &mut Session,
         body: &mut Option<Bytes>,
         end: bool,
-        ctx: &mut Ctx,
+        ctx: &mut Box<Ctx>,
     ) -> Result<()> {
         ctx.passed_on += body.as_ref().map_or(0, Bytes::len) as u64;
         if end && !ctx.is_tunnel() && !ctx.connection.request_is_whole() {
@@ -152,7 +153,7 @@ impl ProxyHttp for Hooks {
         _peer: &HttpPeer,
         _fd: std::os::fd::RawFd,
         digest: Option<&Digest>,
-        ctx: &mut Ctx,
+        ctx: &mut Box<Ctx>,
     ) -> Result<()> {
         ctx.attempt_connected(reused);
         if let Some(counted) = digest.and_then(dial::counted) {
@@ -173,7 +174,7 @@ impl ProxyHttp for Hooks {
         &self,
         session: &mut Session,
         up: &mut RequestHeader,
-        ctx: &mut Ctx,
+        ctx: &mut Box<Ctx>,
     ) -> Result<()> {
         let client = session.req_header();
         let (Some(pool), Some(lease)) = (&ctx.pool, &ctx.lease) else { return Ok(()) };
@@ -192,7 +193,7 @@ impl ProxyHttp for Hooks {
         &self,
         session: &mut Session,
         answer: &mut ResponseHeader,
-        ctx: &mut Ctx,
+        ctx: &mut Box<Ctx>,
     ) -> Result<()> {
         let switches = answer.status == StatusCode::SWITCHING_PROTOCOLS;
         if switches && !upgrade::is_answered(session.req_header(), answer) {
@@ -219,7 +220,7 @@ impl ProxyHttp for Hooks {
         Ok(())
     }
 
-    async fn response_filter(&self, session: &mut Session, answer: &mut ResponseHeader, ctx: &mut Ctx) -> Result<()> {
+    async fn response_filter(&self, session: &mut Session, answer: &mut ResponseHeader, ctx: &mut Box<Ctx>) -> Result<()> {
         if answer.status == StatusCode::SWITCHING_PROTOCOLS || !answer.status.is_informational() {
             ctx.answering(answer.status.as_u16());
         }
@@ -241,7 +242,7 @@ impl ProxyHttp for Hooks {
         _session: &mut Session,
         body: &mut Option<Bytes>,
         end: bool,
-        ctx: &mut Ctx,
+        ctx: &mut Box<Ctx>,
     ) -> Result<Option<Duration>> {
         ctx.handed_back += body.as_ref().map_or(0, Bytes::len) as u64;
         if end && !ctx.is_tunnel() {
@@ -250,7 +251,7 @@ impl ProxyHttp for Hooks {
         Ok(None)
     }
 
-    fn fail_to_connect(&self, _session: &mut Session, _peer: &HttpPeer, ctx: &mut Ctx, e: Box<Error>) -> Box<Error> {
+    fn fail_to_connect(&self, _session: &mut Session, _peer: &HttpPeer, ctx: &mut Box<Ctx>, e: Box<Error>) -> Box<Error> {
         failure::connecting(ctx, e)
     }
 
@@ -259,13 +260,13 @@ impl ProxyHttp for Hooks {
         _peer: &HttpPeer,
         session: &mut Session,
         e: Box<Error>,
-        ctx: &mut Ctx,
+        ctx: &mut Box<Ctx>,
         reused: bool,
     ) -> Box<Error> {
         failure::exchanging(ctx, session, e, reused)
     }
 
-    async fn fail_to_proxy(&self, session: &mut Session, e: &Error, ctx: &mut Ctx) -> FailToProxy {
+    async fn fail_to_proxy(&self, session: &mut Session, e: &Error, ctx: &mut Box<Ctx>) -> FailToProxy {
         let silent = FailToProxy { error_code: 0, can_reuse_downstream: false };
         if ctx.answer_has_begun() {
             return silent;
@@ -289,15 +290,15 @@ impl ProxyHttp for Hooks {
         FailToProxy { error_code: refusal.status().as_u16(), can_reuse_downstream: keep }
     }
 
-    async fn logging(&self, session: &mut Session, _e: Option<&Error>, ctx: &mut Ctx) {
+    async fn logging(&self, session: &mut Session, _e: Option<&Error>, ctx: &mut Box<Ctx>) {
         ctx.finish(session);
     }
 
-    fn suppress_error_log(&self, _session: &Session, _ctx: &Ctx, _error: &Error) -> bool {
+    fn suppress_error_log(&self, _session: &Session, _ctx: &Box<Ctx>, _error: &Error) -> bool {
         true // the access log says it, with the attempts
     }
 
-    fn suppress_proxy_warn_log(&self, _: &Session, _: &Ctx, _: &Error, _: ProxyWarnLogContext) -> bool {
+    fn suppress_proxy_warn_log(&self, _: &Session, _: &Box<Ctx>, _: &Error, _: ProxyWarnLogContext) -> bool {
         true
     }
 }
