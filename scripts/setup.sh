@@ -45,6 +45,18 @@ install_packages() {
     as_root env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "$@" >&2 ||
         die "apt-get could not install $* (see above)"
     allow_services
+    disable_services "$@"
+}
+
+# What a package brings (nginx, prometheus) must not start at the next boot either: only programs are wanted of it here.
+disable_services() {
+    local package unit
+    [[ -d /run/systemd/system ]] || return 0
+    for package in "$@"; do
+        for unit in $(dpkg -L "$package" | sed -n 's:^\(/usr\)\?/lib/systemd/system/\([^/@]*\.service\)$:\2:p'); do
+            as_root systemctl disable --quiet "$unit" >&2 || say "could not disable $unit"
+        done
+    done
 }
 
 as_root() {
