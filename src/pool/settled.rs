@@ -1,7 +1,7 @@
 //! When a pool counts as settled, over starts and reloads.
 
 use super::*;
-use crate::health::{Gates, Initial, Judge, Key, OnAllUnhealthy, Reason};
+use crate::health::{Gates, Initial, Judge, Key, OnAllUnhealthy, Reason, Rules, Spec};
 
 const MS: Duration = Duration::from_millis(1);
 

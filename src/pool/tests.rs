@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
+use super::board::REST_PER_MEMBER;
 use super::*;
-use crate::health::{Gates, Initial, Judge, Key, OnAllUnhealthy, Reason, Standing};
+use crate::health::{self, Gates, Initial, Judge, Key, OnAllUnhealthy, Reason, Rules, Spec, Standing};
 
 pub(super) fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)

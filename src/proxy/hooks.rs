@@ -220,7 +220,12 @@ impl ProxyHttp for Hooks {
         Ok(())
     }
 
-    async fn response_filter(&self, session: &mut Session, answer: &mut ResponseHeader, ctx: &mut Box<Ctx>) -> Result<()> {
+    async fn response_filter(
+        &self,
+        session: &mut Session,
+        answer: &mut ResponseHeader,
+        ctx: &mut Box<Ctx>,
+    ) -> Result<()> {
         if answer.status == StatusCode::SWITCHING_PROTOCOLS || !answer.status.is_informational() {
             ctx.answering(answer.status.as_u16());
         }
@@ -251,7 +256,13 @@ impl ProxyHttp for Hooks {
         Ok(None)
     }
 
-    fn fail_to_connect(&self, _session: &mut Session, _peer: &HttpPeer, ctx: &mut Box<Ctx>, e: Box<Error>) -> Box<Error> {
+    fn fail_to_connect(
+        &self,
+        _session: &mut Session,
+        _peer: &HttpPeer,
+        ctx: &mut Box<Ctx>,
+        e: Box<Error>,
+    ) -> Box<Error> {
         failure::connecting(ctx, e)
     }
 

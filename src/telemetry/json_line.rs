@@ -145,8 +145,8 @@ impl Value for Duration {
         let digits =
             [b'.', b'0' + (fraction / 100) as u8, b'0' + (fraction / 10 % 10) as u8, b'0' + (fraction % 10) as u8];
         let shown = match fraction {
-            _ if fraction % 100 == 0 => 2,
-            _ if fraction % 10 == 0 => 3,
+            _ if fraction.is_multiple_of(100) => 2,
+            _ if fraction.is_multiple_of(10) => 3,
             _ => 4,
         };
         line.extend_from_slice(&digits[..shown]);
