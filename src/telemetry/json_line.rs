@@ -48,6 +48,8 @@ pub(super) fn append(line: &mut Vec<u8>, record: &Record<'_>) {
     line.push(b'}');
 }
 
+// Where it is inlined the key is a constant, and its copy a few moves.
+#[inline(always)]
 fn put(line: &mut Vec<u8>, key: &'static str, value: impl Value) {
     line.extend_from_slice(key.as_bytes());
     value.append(line);
