@@ -13,6 +13,7 @@ mod figures;
 mod load;
 mod logged;
 mod site;
+mod way;
 
 mod r01_reload;
 mod r02_broken;

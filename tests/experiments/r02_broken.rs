@@ -1,22 +1,41 @@
 //! R2: a hundred and more files that are wrong, one after the other, under load. The files are the goldens of tests/config,
 //! which `check` is tested with, and such as are wrong by what is around them.
 
+use std::collections::HashSet;
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::Path;
 
 use crate::figures::{Figures, Scale};
-use crate::harness::proxy::{Proxy, config_of};
+use crate::harness::proxy::{Proxy, completed, config_of};
+use crate::harness::{Line, Scrape};
 use crate::load::{Connections, Paced, Wish};
 use crate::logged::Logged;
 use crate::site::{LogFile, PROBE, members, quoted, reached};
+use crate::way::{Counted, Way};
 
 #[test]
 fn r2_broken_files_by_signal_under_load() {
+    broken(Way::Signal, "R2: broken files by SIGHUP under load");
+}
+
+#[test]
+fn r2_broken_files_by_api_under_load() {
+    broken(Way::Api, "R2: broken files by the API under load");
+}
+
+#[test]
+fn r2_broken_files_by_themselves_under_load() {
+    broken(Way::File, "R2: broken files by the file alone under load");
+}
+
+fn broken(way: Way, title: &'static str) {
     let scale = Scale::wanted();
-    let (rate, nth) = (scale.of(100, 1_000), scale.of(5, 1));
+    // A file that is watched is taken when it has settled, which takes its time.
+    let nth = scale.of(if way == Way::File { 15 } else { 5 }, 1);
+    let rate = scale.of(100, 1_000);
     let (nginx, log) = (members(4), LogFile::new());
-    let good = format!("{}{}", log.key(), config_of(&quoted(&nginx), PROBE));
+    let good = completed(&format!("{}{}{}", log.key(), way.key(), config_of(&quoted(&nginx), PROBE)));
     let mut proxy = Proxy::start(&good);
     proxy.await_all_healthy();
     let wish = Wish { clients: 8, rate, connections: Connections::Kept, method: "GET", path: "/load" };
@@ -24,32 +43,32 @@ fn r2_broken_files_by_signal_under_load() {
     load.fence();
 
     let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
-    let files: Vec<(String, String)> =
-        goldens().into_iter().step_by(nth).chain(around(&good, &taken, log.folder())).collect();
-    let (mut silent, before) = (Vec::new(), in_force(&proxy));
+    let files = distinct(goldens().into_iter().step_by(nth).chain(around(&good, &taken, log.folder())));
+    let (mut silent, mut unseen, before) = (Vec::new(), Vec::new(), in_force(&proxy));
     for (name, text) in &files {
-        fs::write(proxy.dir().join("proxy.yaml"), text).expect("the folder is ours");
-        let mark = proxy.mark();
-        proxy.reload_is_refused();
-        let told = |line: &crate::harness::Line| {
-            line.is_error() && line.text("target") == "config" && has_place(line.text("message"))
-        };
-        if !proxy.log()[mark..].iter().any(told) {
+        if way.refused(&proxy, text) == 0 {
             silent.push(name.as_str());
+        }
+        if is_good(&proxy) {
+            unseen.push(name.as_str());
         }
         load.await_each(1);
     }
     let after = in_force(&proxy);
-    // The next generation is the second: none of them has become one.
-    let mark = proxy.mark();
-    proxy.reload(&good);
-    let line = proxy.await_log("the reload", mark, |line| line.text("kind") == "reload");
+    let mut then = Vec::new();
+    // What is in force already, and another.
+    for text in [&good, &good.replace("lame_duck: 0s", "lame_duck: 1s")] {
+        let line = way.take(&proxy, text);
+        then.push(outcome(&line));
+        then.push(if is_good(&proxy) { "good".to_owned() } else { "not good".to_owned() });
+    }
+    let reloads = Counted::of(&proxy);
     let tally = load.finish();
     proxy.signal("INT");
     let exit = proxy.wait().code();
 
     let log = Logged::read(&log.files(), "/load/");
-    let mut figures = Figures::new("R2: broken files under load", scale);
+    let mut figures = Figures::new(title, scale);
     figures.told("files", files.len());
     figures.told("requests", format!("{}, {rate} a second", tally.total()));
     figures.must("failed", format!("{}: {}", tally.failed(), tally.reasons()), "0", tally.failed() == 0);
@@ -60,12 +79,11 @@ fn r2_broken_files_by_signal_under_load() {
         "the same",
         before == after,
     );
-    figures.must(
-        "generation of the next good file",
-        &line.json["to"],
-        "2",
-        line.json["from"] == 1 && line.json["to"] == 2,
-    );
+    figures.must("`config_last_reload_success` not 0 after", format!("{unseen:?}"), "none", unseen.is_empty());
+    let wanted = ["unchanged 1 → 1", "good", "taken 1 → 2", "good"];
+    figures.must("the next good files", format!("{then:?}"), &format!("{wanted:?}"), then == wanted);
+    let expected = Counted { taken: 1, refused: files.len(), unchanged: 1 };
+    figures.must("reloads counted", format!("{reloads:?}"), &format!("{expected:?}"), reloads == expected);
     figures.none("kept connections closed", tally.closed);
     figures.same("client, log", tally.total(), log.lines);
     figures.same("log (attempts), members", log.attempts(), reached(&nginx, "/load/"));
@@ -73,11 +91,20 @@ fn r2_broken_files_by_signal_under_load() {
     figures.finish();
 }
 
-/// `proxy.yaml:LINE:COLUMN:`.
-fn has_place(message: &str) -> bool {
-    let Some((_, behind)) = message.split_once("proxy.yaml:") else { return false };
-    let mut numbers = behind.split(':').map(|part| part.parse::<u32>().is_ok());
-    numbers.next() == Some(true) && numbers.next() == Some(true)
+/// Whether the file, as it was read last, is in force: so the metrics.
+fn is_good(proxy: &Proxy) -> bool {
+    Scrape::of(proxy).find("config_last_reload_success").expect("it is always there") != 0.0
+}
+
+/// `taken 1 → 2`.
+fn outcome(line: &Line) -> String {
+    format!("{} {} → {}", line.text("reason"), line.text("from"), line.text("to"))
+}
+
+/// Without those of which the content was there before: a file that is watched is told of once for each.
+fn distinct(files: impl Iterator<Item = (String, String)>) -> Vec<(String, String)> {
+    let mut seen = HashSet::new();
+    files.filter(|(_, text)| seen.insert(text.clone())).collect()
 }
 
 /// The configuration with its generation; addresses, verdicts and standings.
@@ -106,7 +133,6 @@ fn goldens() -> Vec<(String, String)> {
 /// What is wrong by what is around it.
 fn around(good: &str, taken: &TcpListener, folder: &Path) -> Vec<(String, String)> {
     let taken = taken.local_addr().expect("bound");
-    let good = crate::harness::proxy::completed(good);
     let junk = folder.join("junk.pem");
     fs::write(&junk, "-----BEGIN CERTIFICATE-----\nnot base64\n").expect("ours");
     let tls = |keys: &str| good.replace("    probe:", &format!("    upstream: {{ tls: {{ {keys} }} }}\n    probe:"));
