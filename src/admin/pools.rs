@@ -12,7 +12,7 @@ use super::problem::Problem;
 use super::views::{MemberView, PoolView};
 use crate::control::Control;
 use crate::health::Admin;
-use crate::snapshot::Served;
+use crate::pool::Member;
 
 /// What can be done with a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ToSchema)]
@@ -61,7 +61,8 @@ pub async fn pool(State(control): State<Arc<Control>>, Path(name): Path<String>)
     post, path = "/api/v1/pools/{pool}/members/{member}/{action}", tag = "pools",
     params(
         ("pool" = String, Path, description = "The pool's name", example = "web"),
-        ("member" = String, Path, description = "The member's address, or its name where no other member has it",
+        ("member" = String, Path, description = "The member's address or its name where no other member has it, or both \
+            with a blank between them",
             example = "127.0.0.1:9001"),
         ("action" = Action, Path, description = "What to do with it"),
     ),
@@ -70,7 +71,7 @@ pub async fn pool(State(control): State<Arc<Control>>, Path(name): Path<String>)
         (status = 400, description = "The path is no text", body = Problem, content_type = "application/problem+json"),
         (status = 404, description = "There is no such pool, member or action", body = Problem,
             content_type = "application/problem+json"),
-        (status = 409, description = "The name is several members, or the member is not probed", body = Problem,
+        (status = 409, description = "The name or address is several members, or the member is not probed", body = Problem,
             content_type = "application/problem+json"),
     ),
 )]
@@ -80,21 +81,26 @@ pub async fn act(
 ) -> Result<Json<MemberView>, Problem> {
     let snapshot = control.snapshot();
     let served = snapshot.pools.get(&pool).ok_or_else(|| no_pool(&pool))?;
-    let member = only_one(served, &pool, &member)?;
     let no_member = || Problem::new(StatusCode::NOT_FOUND, format!("pool {pool:?} has no member {member:?}"));
-    let administer = |admin| control.administer(&pool, &member, admin).ok_or_else(no_member);
+    let roster = served.live.roster();
+    let id = match named(roster.members(), &member).as_slice() {
+        [] => return Err(no_member()),
+        [one] => one.id(),
+        several => return Err(ambiguous(&member, several, roster.members())),
+    };
+    let administer = |admin| control.administer(&pool, id, admin).ok_or_else(no_member);
     match Action::read(&action)? {
         Action::Enable => administer(Admin::Enabled)?,
         Action::Drain => administer(Admin::Draining)?,
         Action::Disable => administer(Admin::Disabled)?,
         Action::Probe => {
-            if !control.probe_now(&pool, &member).ok_or_else(no_member)? {
+            if !control.probe_now(&pool, id).ok_or_else(no_member)? {
                 let why = "it is not probed: the pool has no probe, or the member is disabled or has no address";
                 return Err(Problem::new(StatusCode::CONFLICT, format!("member {member:?}: {why}")));
             }
         }
     }
-    MemberView::find(&control, served, &member).map(Json).ok_or_else(no_member)
+    MemberView::find(&control, served, id).map(Json).ok_or_else(no_member)
 }
 
 impl Action {
@@ -112,21 +118,28 @@ impl Action {
     }
 }
 
-/// The address of the member that is called `wanted`, which is its address or a name that no other has.
-fn only_one(served: &Served, pool: &str, wanted: &str) -> Result<String, Problem> {
-    let roster = served.live.roster();
-    if roster.members().iter().any(|member| **member.label() == *wanted) {
-        return Ok(wanted.to_owned());
-    }
-    let named = roster.members().iter().filter(|member| member.key().name == wanted);
-    match named.map(|member| &**member.label()).collect::<Vec<_>>().as_slice() {
-        [] => Err(Problem::new(StatusCode::NOT_FOUND, format!("pool {pool:?} has no member {wanted:?}"))),
-        [one] => Ok((*one).to_owned()),
-        several => {
-            let why = format!("{wanted:?} is {} members; name one: {}", several.len(), several.join(", "));
-            Err(Problem::new(StatusCode::CONFLICT, why))
-        }
-    }
+/// The members that `wanted` is the address or the name of, or both with a blank between them, as metrics have it: that is
+/// never more than one.
+fn named<'a>(members: &'a [Arc<Member>], wanted: &str) -> Vec<&'a Arc<Member>> {
+    let both = |member: &Member| wanted.strip_prefix(&**member.label()).and_then(|rest| rest.strip_prefix(' '));
+    let is_it = |member: &Member| {
+        let name = &member.key().name;
+        **member.label() == *wanted || name == wanted || both(member) == Some(name)
+    };
+    members.iter().filter(|member| is_it(member)).collect()
+}
+
+/// Nobody is acted on where it might be somebody else: what each of them alone is called is listed instead.
+fn ambiguous(wanted: &str, several: &[&Arc<Member>], members: &[Arc<Member>]) -> Problem {
+    let called = |member: &&Arc<Member>| {
+        let (address, name) = (member.label(), &member.key().name);
+        let is_alone = |called: &&str| named(members, called).len() == 1;
+        let short = [&**address, name.as_str()].into_iter().find(is_alone).map(str::to_owned);
+        short.unwrap_or_else(|| format!("{address} {name}"))
+    };
+    let called = several.iter().map(called).collect::<Vec<_>>().join(", ");
+    let why = format!("{wanted:?} is {} members; name one: {called}", several.len());
+    Problem::new(StatusCode::CONFLICT, why)
 }
 
 fn no_pool(name: &str) -> Problem {

@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 use super::words;
 use crate::clock;
 use crate::control::Control;
-use crate::health::{self, Mode, Outcome, PoolHealth, Standing, Verdict};
+use crate::health::{self, MemberId, Mode, Outcome, PoolHealth, Standing, Verdict};
 use crate::pool;
 use crate::snapshot::Served;
 
@@ -201,11 +201,11 @@ impl QueueView {
 }
 
 impl MemberView {
-    /// The member that the API calls `name`.
-    pub fn find(control: &Control, pool: &Served, name: &str) -> Option<MemberView> {
+    /// The member of this id.
+    pub fn find(control: &Control, pool: &Served, id: MemberId) -> Option<MemberView> {
         let (next, origins) = (next_probes(control, pool), Origins::new(control, pool));
         pool.live.read(|health, live| {
-            let index = live.iter().position(|m| **m.label() == *name || m.key().name == name)?;
+            let index = live.iter().position(|member| member.id() == id)?;
             Some(MemberView::new(health, live, index, next.get(index).copied().flatten(), &origins))
         })
     }

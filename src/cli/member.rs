@@ -39,6 +39,9 @@ pub struct DrainArgs {
 #[derive(Debug, Deserialize)]
 struct Member {
     address: String,
+    /// A proxy of another release may not say it.
+    #[serde(default)]
+    name: String,
     admin: String,
     standing: String,
     in_flight: u32,
@@ -61,10 +64,16 @@ pub fn drain(args: &DrainArgs) -> ExitCode {
     operator::run(&args.operator, async {
         let answer = args.say("drain").await?;
         match (wait, serde_json::from_str::<Member>(&answer)) {
-            (Some(wait), Ok(member)) => args.wait(&member.address, *wait).await,
+            (Some(wait), Ok(member)) => args.wait(&member, *wait).await,
             _ => Ok(args.shown(&answer)),
         }
     })
+}
+
+impl Member {
+    fn is(&self, other: &Member) -> bool {
+        self.address == other.address && self.name == other.name
+    }
 }
 
 impl Args {
@@ -73,16 +82,16 @@ impl Args {
         self.operator.ask(Method::POST, &path).await
     }
 
-    /// Looks until nothing runs on the member at `address`, or it is gone.
-    async fn wait(&self, address: &str, wait: Duration) -> Result<String, AskError> {
+    /// Looks until nothing runs on the member `drained`, or it is gone. Another name may have its address.
+    async fn wait(&self, drained: &Member, wait: Duration) -> Result<String, AskError> {
         let path = format!("/api/v1/pools/{}", segment(&self.pool));
         let until = Instant::now() + wait;
         loop {
             let looked = timeout_at(until + LOOK, self.operator.ask(Method::GET, &path)).await;
             let answer = looked.unwrap_or_else(|_| Err(late("the proxy does not answer".to_owned())))?;
             let pool: Pool = serde_json::from_str(&answer).map_err(std::io::Error::other)?;
-            let Some(member) = pool.members.into_iter().find(|member| member.address == address) else {
-                return Ok(format!("{address} is not in {} any more", self.pool));
+            let Some(member) = pool.members.into_iter().find(|member| member.is(drained)) else {
+                return Ok(format!("{} is not in {} any more", drained.address, self.pool));
             };
             if member.in_flight == 0 && member.tunnels == 0 {
                 return Ok(self.words(&member));
@@ -103,7 +112,7 @@ impl Args {
     }
 
     fn words(&self, member: &Member) -> String {
-        let Member { address, admin, standing, in_flight, tunnels } = member;
+        let Member { address, admin, standing, in_flight, tunnels, .. } = member;
         format!("{address} of {}: {admin}, stands {standing}; {in_flight} in flight, {tunnels} tunnels", self.pool)
     }
 }

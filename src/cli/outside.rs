@@ -16,7 +16,7 @@ use rustix::fs::{Access, access};
 use crate::config::{Config, Loaded, Places, Problem, Severity, Sink};
 use crate::control::Prepared;
 use crate::discovery::Desk;
-use crate::snapshot::{Found, Source};
+use crate::snapshot::{Found, Located, Source};
 
 /// The same file with further advice, or with the errors that would keep it from being used here.
 pub fn tried(mut loaded: Loaded) -> Result<Loaded, Vec<Problem>> {
@@ -36,6 +36,7 @@ fn problems(config: &Arc<Config>, places: &Places) -> Vec<Problem> {
     match found(config) {
         Some(Ok(found)) => {
             problems.extend(unresolved(config, &found, places));
+            problems.extend(shared(config, &found, places));
             problems.extend(Prepared::new(config, places, found).err().unwrap_or_default());
         }
         Some(Err(wrong)) => problems.extend(wrong),
@@ -73,14 +74,36 @@ fn unresolved(config: &Config, found: &Found, places: &Places) -> Vec<Problem> {
             let message = format!(
                 "`{host}` does not resolve here ({why}); a member without an address gets no traffic until it does"
             );
-            problems.push(match located.source {
-                Source::Written(index) => places.member_advice(name, index, message),
-                Source::Service(index) => places.service_advice(name, index, message),
-                Source::File(index) => places.file_advice(name, index, message),
-            });
+            problems.push(advice(places, name, located, message));
         }
     }
     problems
+}
+
+/// An address that several names of a pool lead to is told of once, at the last of them.
+fn shared(config: &Config, found: &Found, places: &Places) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    for name in config.pools.keys() {
+        for (address, names) in found.shared_addresses(name) {
+            let Some(last) = found.of(name).iter().rfind(|located| located.address == Some(address)) else { continue };
+            let names = names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+            let message = format!(
+                "{names} are all {address} here; each is a member with a share, probes and limits of its own, so list \
+                 the server once"
+            );
+            problems.push(advice(places, name, last, message));
+        }
+    }
+    problems
+}
+
+/// Advice at the place that a member comes from.
+fn advice(places: &Places, pool: &str, located: &Located, message: String) -> Problem {
+    match located.source {
+        Source::Written(index) => places.member_advice(pool, index, message),
+        Source::Service(index) => places.service_advice(pool, index, message),
+        Source::File(index) => places.file_advice(pool, index, message),
+    }
 }
 
 /// Why the access log cannot be opened.
@@ -153,6 +176,12 @@ mod tests {
         assert!(
             name.len() == 1 && name[0].starts_with("a.yaml:5:31: warning: `app.invalid` does not resolve here"),
             "{name:?}"
+        );
+        let twice = said(&log, "\"127.0.0.1:80\", \"localhost:80\"", &plain);
+        assert!(
+            twice.len() == 1
+                && twice[0].starts_with("a.yaml:5:31: warning: `127.0.0.1:80`, `localhost:80` are all 127.0"),
+            "{twice:?}"
         );
         let service = said(&log, "\"127.0.0.1:80\", { srv: _http._tcp.app.invalid }", &plain);
         let words = "warning: `_http._tcp.app.invalid` does not resolve here (no such name)";

@@ -138,7 +138,10 @@ impl Control {
         };
         let (mut following, nobody) = (control.following(), Found::default());
         let pools = control.snapshot();
-        pools.pools.values().for_each(|served| prepare::tell_of_odd(&served.config, &following.prepared, &nobody));
+        for (name, served) in &pools.pools {
+            update::tell_of_shared(name, &following.prepared.found, &nobody);
+            prepare::tell_of_odd(&served.config, &following.prepared, &nobody);
+        }
         control.follow(&mut following);
         drop(following);
         Ok(control)
@@ -185,19 +188,17 @@ impl Control {
         Ok(())
     }
 
-    /// An operator's word on a member, by the address the API shows; `None`: no such pool or member.
-    pub fn administer(&self, pool: &str, member: &str, admin: Admin) -> Option<()> {
-        let (pool, id) = self.find(pool, member)?;
-        pool.live.administer(clock::monotonic(), id, admin).then_some(())?;
+    /// An operator's word on a member; `None`: no such pool or member.
+    pub fn administer(&self, pool: &str, id: MemberId, admin: Admin) -> Option<()> {
+        self.snapshot().pools.get(pool)?.live.administer(clock::monotonic(), id, admin).then_some(())?;
         // One that was disabled is probed again, one that is now is not.
         self.follow(&mut self.following());
         Some(())
     }
 
-    /// Probes a member now. `None`: no such pool or member; false: it is not probed at all.
-    pub fn probe_now(&self, pool: &str, member: &str) -> Option<bool> {
-        let (pool, id) = self.find(pool, member)?;
-        Some(self.prober.probe_now(pool.live.name(), id))
+    /// Probes a member now. `None`: no such pool; false: it is not probed at all.
+    pub fn probe_now(&self, pool: &str, id: MemberId) -> Option<bool> {
+        Some(self.prober.probe_now(self.snapshot().pools.get(pool)?.live.name(), id))
     }
 
     /// When a member's next probe starts, in monotonic time.
@@ -270,7 +271,10 @@ impl Control {
         let stayed =
             next.pools.iter().filter(|(name, pool)| pool.config.is_discovered() && old.pools.contains_key(*name));
         stayed.for_each(|(name, _)| update::tell(name, &following.prepared.found, &before));
-        next.pools.values().for_each(|served| prepare::tell_of_odd(&served.config, &following.prepared, &before));
+        for (name, served) in &next.pools {
+            update::tell_of_shared(name, &following.prepared.found, &before);
+            prepare::tell_of_odd(&served.config, &following.prepared, &before);
+        }
         self.prober.set_places(next.config.max_concurrent_probes);
         self.follow(&mut following);
         next
@@ -314,13 +318,6 @@ impl Control {
         };
         let dozing = snapshot.pools.values().filter(dozing).map(|pool| pool.live.clone());
         dozing.map(|pool| tokio::spawn(watch(pool, self.prober.clone())).abort_handle()).collect()
-    }
-
-    fn find(&self, pool: &str, member: &str) -> Option<(Arc<Served>, MemberId)> {
-        let pool = self.snapshot().pools.get(pool)?.clone();
-        let roster = pool.live.roster();
-        let found = roster.members().iter().find(|m| **m.label() == *member || m.key().name == member)?.id();
-        Some((pool, found))
     }
 }
 

@@ -1,6 +1,6 @@
 //! What sources say while a generation lasts, into its pools: only those that it concerns, and only their members.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::{Control, prepare};
 use crate::clock;
 use crate::discovery::supervised;
-use crate::snapshot::{Found, Snapshot};
+use crate::snapshot::{Found, Located, Snapshot};
 
 /// Answers that come together are taken together.
 const GATHER: Duration = Duration::from_millis(20);
@@ -66,6 +66,7 @@ impl Control {
         let mut changed = false;
         for (name, served) in concerned {
             tell(name, found, &before);
+            tell_of_shared(name, found, &before);
             prepare::tell_of_odd(&served.config, &following.prepared, &before);
             served.readdress(now, found.of(name));
             changed = true;
@@ -82,8 +83,18 @@ pub(super) fn tell(pool: &str, now: &Found, before: &Found) {
     if now.agrees(before, pool) {
         return;
     }
-    let labels = |found: &Found| found.of(pool).iter().map(|located| located.label()).collect::<BTreeSet<String>>();
-    let (now, before) = (labels(now), labels(before));
+    let (now, before) = (now.of(pool), before.of(pool));
+    // Two names of one address are told apart; who has an address alone is called by it.
+    let mut names: HashMap<String, BTreeSet<&str>> = HashMap::new();
+    for located in now.iter().chain(before) {
+        names.entry(located.label()).or_default().insert(&located.member.name);
+    }
+    let called = |located: &Located| {
+        let label = located.label();
+        if names[&label].len() > 1 { format!("{label} {}", located.member.name) } else { label }
+    };
+    let called = |found: &[Located]| found.iter().map(called).collect::<BTreeSet<String>>();
+    let (now, before) = (called(now), called(before));
     let (added, removed) = (Few::of(now.difference(&before)), Few::of(before.difference(&now)));
     let words = match (added.count, removed.count) {
         (0, 0) => "weights, tiers or states".to_owned(),
@@ -94,6 +105,21 @@ pub(super) fn tell(pool: &str, now: &Found, before: &Found) {
     tracing::info!(
         target: "discovery", kind = "pool", pool, added = %added, added_count = added.count, removed = %removed,
         removed_count = removed.count, members = now.len(), "members of {pool} changed: {words}"
+    );
+}
+
+/// Warns where several names of a pool lead to one address now, and none did before: it is one server with the share, the
+/// probes and the limits of several.
+pub(super) fn tell_of_shared(pool: &str, now: &Found, before: &Found) {
+    let shared = now.shared_addresses(pool);
+    if shared.is_empty() || !before.shared_addresses(pool).is_empty() {
+        return;
+    }
+    let shown: Vec<_> = shared.iter().map(|(address, names)| format!("{address} ({})", names.join(" and "))).collect();
+    let shown = Few::of(shown.iter());
+    tracing::warn!(
+        target: "discovery", pool, shared = %shown, shared_count = shown.count,
+        "names of {pool} lead to the same address: {shown}; each is a member with a share, probes and limits of its own"
     );
 }
 

@@ -2,7 +2,7 @@
 //!
 //! It is gathered at the edge (`discovery`), where names are asked for; here it is a value that can be compared.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
@@ -61,6 +61,16 @@ impl Found {
         if let Some(located) = other.0.get(pool) {
             self.0.insert(pool.to_owned(), located.clone());
         }
+    }
+
+    /// The addresses of `pool` that several names lead to, each with these names in their order.
+    pub fn shared_addresses(&self, pool: &str) -> Vec<(SocketAddr, Vec<&str>)> {
+        let mut names: BTreeMap<SocketAddr, Vec<&str>> = BTreeMap::new();
+        for located in self.of(pool) {
+            let Some(address) = located.address else { continue };
+            names.entry(address).or_default().push(&located.member.name);
+        }
+        names.into_iter().filter(|(_, names)| names.len() > 1).collect()
     }
 
     /// Whether `pool` has the same members by both, whatever is known of their sources.
@@ -148,6 +158,18 @@ mod tests {
         found.insert("web", [of(&heavy, Source::Written(0)), of(&member("app:80"), Source::File(0))].concat());
         assert_eq!(found.of("web"), of(&heavy, Source::Written(0)));
         assert_eq!(found.of("other"), []);
+    }
+
+    #[test]
+    fn an_address_of_several_names_is_shared() {
+        let mut found = Found::default();
+        let of = |name, known: &[&str]| Located::all(&member(name), &ips(known), &Source::Written(0), None);
+        let one = of("a:80", &["10.0.0.1", "10.0.0.2"]);
+        found.insert(
+            "web",
+            [one, of("10.0.0.1:80", &["10.0.0.1"]), of("b:81", &["10.0.0.1"]), of("c:80", &[])].concat(),
+        );
+        assert_eq!(found.shared_addresses("web"), [(([10, 0, 0, 1], 80).into(), vec!["a:80", "10.0.0.1:80"])]);
     }
 
     #[test]

@@ -331,3 +331,67 @@ fn operators_call_one_member_by_a_name_only_where_it_is_the_only_one() {
     assert_eq!((drain("127.0.0.2").status, drain("single.test").status, drain("none.test").status), (200, 200, 404));
     await_standings(&proxy, "127.0.0.1 healthy, 127.0.0.2 draining, 127.0.0.3 draining");
 }
+
+/// The members of pool `web` as `name admin`.
+fn words(proxy: &Proxy) -> Vec<String> {
+    let pool = proxy.pool("web");
+    let members = pool["members"].as_array().expect("members").iter();
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    members
+        .map(|m| format!("{} {}", text(&m["name"]).split(':').next().unwrap_or_default(), text(&m["admin"])))
+        .collect()
+}
+
+/// The first of two names of one address was acted on, whichever was meant.
+#[test]
+fn operators_act_on_the_name_they_say_though_another_has_its_address() {
+    let (origin, server) = (Origin::start_everywhere(), NameServer::start());
+    server.has("one.test", &["127.0.0.1"]);
+    server.has("two.test", &["127.0.0.1"]);
+    let port = origin.port();
+    let members = ["one.test", "two.test", "127.0.0.1"].map(|host| format!("\"{host}:{port}\""));
+    let proxy = Proxy::start(&config(&server.resolver(""), &members));
+    await_standings(&proxy, "127.0.0.1 healthy, 127.0.0.1 healthy, 127.0.0.1 healthy");
+    let act = |member: &str, word: &str| proxy.admin_post(&format!("/api/v1/pools/web/members/{member}/{word}"), &[]);
+    for word in ["drain", "disable", "enable", "probe"] {
+        let refused = act(&format!("127.0.0.1:{port}"), word);
+        assert_eq!(refused.status, 409, "{word}");
+        let told = refused.json()["detail"].as_str().unwrap_or_default().to_owned();
+        let names = format!("name one: one.test:{port}, two.test:{port}, 127.0.0.1:{port} 127.0.0.1:{port}");
+        assert!(told.contains(&names), "{told}");
+    }
+    let answer = act(&format!("two.test:{port}"), "drain");
+    assert_eq!((answer.status, &answer.json()["name"]), (200, &format!("two.test:{port}").into()));
+    assert_eq!(words(&proxy), ["one.test enabled", "two.test draining", "127.0.0.1 enabled"]);
+    let answer = act(&format!("127.0.0.1:{port}%20127.0.0.1:{port}"), "disable");
+    assert_eq!((answer.status, &answer.json()["admin"]), (200, &"disabled".into()));
+    assert_eq!(words(&proxy), ["one.test enabled", "two.test draining", "127.0.0.1 disabled"]);
+    // One that is disabled is not probed: it is the one that is meant.
+    assert_eq!(act(&format!("127.0.0.1:{port}%20127.0.0.1:{port}"), "probe").status, 409);
+    assert_eq!(act(&format!("two.test:{port}"), "probe").json()["name"], format!("two.test:{port}"));
+    assert_eq!(act(&format!("127.0.0.1:{port}%20one.test:{port}"), "disable").status, 200);
+    assert_eq!(words(&proxy), ["one.test disabled", "two.test draining", "127.0.0.1 disabled"]);
+}
+
+#[test]
+fn a_name_that_joins_another_at_its_address_is_told_of_as_what_it_is() {
+    let (origin, server) = (Origin::start_everywhere(), NameServer::start());
+    server.has("one.test", &["127.0.0.1"]);
+    server.has("two.test", &["127.0.0.2"]);
+    let port = origin.port();
+    let members = ["one.test", "two.test"].map(|host| format!("\"{host}:{port}\""));
+    let proxy = Proxy::start(&config(&server.resolver(""), &members));
+    await_standings(&proxy, "127.0.0.1 healthy, 127.0.0.2 healthy");
+    let mark = proxy.mark();
+    server.has("two.test", &["127.0.0.1"]);
+    let line = proxy.await_log("the change", mark, told("members of web changed"));
+    let texts = (line.text("added").to_owned(), line.text("removed").to_owned());
+    assert_eq!(texts, (format!("127.0.0.1:{port} two.test:{port}"), format!("127.0.0.2:{port}")));
+    let shared = proxy.await_log("the warning", mark, told("lead to the same address"));
+    assert_eq!(shared.text("shared"), format!("127.0.0.1:{port} (one.test:{port} and two.test:{port})"));
+    let mark = proxy.mark();
+    server.has("one.test", &["127.0.0.3"]);
+    let line = proxy.await_log("the change back", mark, told("members of web changed"));
+    let texts = (line.text("added").to_owned(), line.text("removed").to_owned());
+    assert_eq!(texts, (format!("127.0.0.3:{port}"), format!("127.0.0.1:{port} one.test:{port}")));
+}
