@@ -14,14 +14,16 @@ pub(super) fn passes(filter: &LogFilter, record: &Record<'_>, draw: impl FnOnce(
         || (filter.sample > Sample::NONE && draw() < filter.sample.0)
 }
 
-/// A request that was not answered, that a member failed, or that we failed. A member's own 503 is none, nor is a client
+/// A request that was not answered, that a member failed, or that we failed, though its answer may have begun. A member's own 503 is none, nor is a client
 /// that left (499), was too slow (408) or asked for what is not there: those have a status to be filtered by, and anybody
 /// can make any number of them.
 fn is_failure(record: &Record<'_>) -> bool {
     match (record.outcome, record.status) {
         (_, None) | (Outcome::UpstreamError, _) => true,
         (Outcome::Timeout, Some(_)) => !matches!(record.reason, Some(Why::HeaderTimeout | Why::BodyTimeout)),
-        (Outcome::Refused | Outcome::Limited, Some(status)) => status >= 500,
+        (Outcome::Refused | Outcome::Limited, Some(status)) => {
+            status >= 500 || matches!(record.reason, Some(Why::Shutdown | Why::Internal))
+        }
         (Outcome::Ok | Outcome::ClientAborted, Some(_)) => false,
     }
 }
@@ -117,6 +119,20 @@ mod tests {
         ] {
             let record = Record { reason: Some(reason), ..record(status, Outcome::Timeout, 0) };
             assert_eq!(passes(&nothing, &record, || 0), written, "{reason:?} {status:?}");
+        }
+    }
+
+    #[test]
+    fn an_answer_that_we_break_off_is_a_failure() {
+        let nothing = filter(&[], None, Sample::NONE);
+        for (reason, status, written) in [
+            (Why::Shutdown, 200, true),
+            (Why::Shutdown, 101, true),
+            (Why::Internal, 200, true),
+            (Why::NoRoute, 404, false),
+        ] {
+            let record = Record { reason: Some(reason), ..record(Some(status), Outcome::Refused, 0) };
+            assert_eq!(passes(&nothing, &record, || 0), written, "{reason:?} {status}");
         }
     }
 
