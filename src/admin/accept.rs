@@ -15,10 +15,14 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use socket2::SockRef;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{sleep, timeout};
 
-/// Connections at once; one more waits in the kernel's queue.
+use super::seats::{Seat, Seats};
+use super::tied::tied;
+use crate::clock;
+
+/// Connections at once; for one more another one goes that asks for nothing.
 const CONNECTIONS: usize = 128;
 
 /// For the header of a request; until the next one comes, too.
@@ -32,6 +36,9 @@ const UNREAD: Duration = Duration::from_secs(30);
 /// What one connection holds of answers that nobody has read yet, and of a request's header, in bytes. The kernel holds twice
 /// as much again, where it would hold megabytes.
 const BUFFER: usize = 64 * 1024;
+
+/// How often one that wants a place looks for another to go.
+const LOOK: Duration = Duration::from_millis(50);
 
 /// How long to leave the kernel alone when it has no descriptor for a new connection.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -53,15 +60,19 @@ pub struct Stay(Arc<()>);
 /// Accepts and answers as long as the process lives.
 pub async fn accept(listener: TcpListener, router: Router) {
     let places = Arc::new(Semaphore::new(CONNECTIONS));
+    let seats = Arc::new(Seats::default());
     let mut starving = false;
-    // The semaphore is never closed.
-    while let Ok(place) = places.clone().acquire_owned().await {
+    loop {
         match listener.accept().await {
             Ok((stream, _)) => {
                 starving = false;
-                let router = router.clone();
+                let place = place(&places, &seats).await;
+                let (router, seated) = (router.clone(), seats.take(clock::monotonic()));
                 tokio::spawn(async move {
-                    serve(stream, router, SPAN).await;
+                    tokio::select! {
+                        () = serve(stream, router, seated.seat.clone(), SPAN) => {}
+                        () = seated.seat.wanted() => {}
+                    }
                     drop(place);
                 });
             }
@@ -77,8 +88,22 @@ pub async fn accept(listener: TcpListener, router: Router) {
     }
 }
 
+/// A place for who has connected already; others go for it, one after the other.
+async fn place(places: &Arc<Semaphore>, seats: &Seats) -> Option<OwnedSemaphorePermit> {
+    if let Ok(place) = places.clone().try_acquire_owned() {
+        return Some(place);
+    }
+    loop {
+        seats.free_one();
+        if let Ok(place) = timeout(LOOK, places.clone().acquire_owned()).await {
+            // The semaphore is never closed.
+            return place.ok();
+        }
+    }
+}
+
 /// Whatever ends a connection is its client's business.
-async fn serve(stream: TcpStream, router: Router, span: Span) {
+async fn serve(stream: TcpStream, router: Router, seat: Arc<Seat>, span: Span) {
     let _ = stream.set_nodelay(true);
     let socket = SockRef::from(&stream);
     let _ = socket.set_tcp_user_timeout(Some(UNREAD));
@@ -87,7 +112,8 @@ async fn serve(stream: TcpStream, router: Router, span: Span) {
     let stays = Arc::downgrade(&stay.0);
     let service = service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(stay.clone());
-        router.call(request)
+        let (busy, answer) = (seat.asked(clock::monotonic), router.call(request));
+        async move { answer.await.map(|answer| tied(answer, busy)) }
     });
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT).max_buf_size(BUFFER);
@@ -135,7 +161,8 @@ mod tests {
         let span = Span { lifetime: TICK * 4, last_request: TICK };
         let serving = async {
             let (stream, _) = listener.accept().await.expect("a client");
-            serve(stream, router, span).await;
+            let seated = Arc::new(Seats::default()).take(Duration::ZERO);
+            serve(stream, router, seated.seat.clone(), span).await;
         };
         let reading = async {
             let mut client = TcpStream::connect(address).await.expect("the listener");

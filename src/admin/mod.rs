@@ -18,8 +18,10 @@ mod pools;
 mod problem;
 mod query;
 mod reload;
+mod seats;
 mod status;
 mod stream;
+mod tied;
 mod views;
 mod words;
 

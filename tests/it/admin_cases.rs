@@ -1,7 +1,7 @@
 //! The admin listener: health of the proxy itself, the pools as they are, and an operator's hand on a member.
 
 use crate::harness::proxy::{PROBE, Proxy, config_of, pool_config};
-use crate::harness::{Answer, Gate, Load, Origin, When, client, eventually};
+use crate::harness::{Answer, Connection, Gate, Load, Origin, When, client, eventually};
 
 fn action(origin: &Origin, action: &str) -> String {
     format!("/api/v1/pools/web/members/{}/{action}", origin.address())
@@ -325,4 +325,21 @@ fn admin_can_be_switched_off() {
     let proxy = Proxy::start(&format!("admin: off\n{}", pool_config(&[&origin], "")));
     assert_eq!(proxy.get("/serves").status, 200);
     assert!(proxy.log().iter().all(|line| line.text("kind") != "admin"));
+}
+
+/// As many as there are places, that keep their connections: for one more the one goes that has asked for nothing longest.
+#[test]
+fn slow_pollers_keep_nobody_out() {
+    let origin = Origin::start();
+    let proxy = Proxy::of(&[&origin], "");
+    let livez = format!("GET /livez HTTP/1.1\r\nHost: {}\r\n\r\n", proxy.admin());
+    let ask = |client: &mut Connection| client.send(&livez).try_reply("GET").map(|reply| reply.status);
+    let mut pollers: Vec<Connection> = (0..128).map(|_| Connection::open(proxy.admin())).collect();
+    for poller in &mut pollers {
+        assert_eq!(ask(poller), Ok(200));
+    }
+    assert_eq!(ask(&mut pollers[0]), Ok(200));
+    assert_eq!(proxy.admin_get("/livez").status, 200);
+    assert!(pollers[1].is_closed(), "it waited longest");
+    assert_eq!((ask(&mut pollers[0]), ask(&mut pollers[2])), (Ok(200), Ok(200)), "nobody else had to go");
 }
