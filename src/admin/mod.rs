@@ -102,6 +102,7 @@ fn router(reach: Reach, bound: SocketAddr) -> Router {
     let routes = |endpoints: Vec<Endpoint>| {
         endpoints.into_iter().fold(Router::new(), |router, (path, methods)| router.route(path, methods))
     };
+    let routes = |endpoints| routes(endpoints).route_layer(middleware::from_fn(query::none));
     let writing = routes(writing()).route_layer(middleware::from_fn_with_state(guard.clone(), guard::writing));
     routes(reading())
         .merge(writing)

@@ -66,6 +66,9 @@ impl Modify for Everywhere {
                 if open {
                     continue;
                 }
+                if path != "/metrics" {
+                    add(operation, "400", "A parameter is unknown");
+                }
                 add(operation, "401", "The token is missing or wrong");
                 add(operation, "421", "Asked for by a name that may be another site's, without the token");
                 if method == "post" {

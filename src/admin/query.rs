@@ -3,9 +3,25 @@
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
+use axum::extract::Request;
 use axum::http::{StatusCode, Uri};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
 
 use super::problem::Problem;
+
+/// Where the handler knows of parameters, and where those who ask are configured by others and may have one for us to ignore:
+/// a restart by a supervisor would be too much for it.
+const OTHERS: [&str; 5] = ["/livez", "/readyz", "/metrics", "/api/v1/events", "/api/v1/events/stream"];
+
+/// Refuses parameters where there are none: whoever writes one means something by it.
+pub async fn none(request: Request, next: Next) -> Response {
+    let takes_others = OTHERS.contains(&request.uri().path());
+    match Query::of(request.uri(), &[]) {
+        Err(problem) if !takes_others => problem.into_response(),
+        _ => next.run(request).await,
+    }
+}
 
 /// The parameters of one request.
 #[derive(Debug, PartialEq, Eq)]

@@ -327,6 +327,26 @@ fn admin_can_be_switched_off() {
     assert!(proxy.log().iter().all(|line| line.text("kind") != "admin"));
 }
 
+/// A dry run that is none would be the worst answer to a parameter that we do not know.
+#[test]
+fn parameters_that_are_not_known_change_nothing() {
+    let origin = Origin::start();
+    let proxy = Proxy::of(&[&origin], "");
+    let generation = proxy.reloads()["generation"].clone();
+    proxy.rewrite(&pool_config(&[&origin], "required: false"));
+    assert_problem(&proxy.admin_post("/api/v1/reload?dry_run=1", &[]), 400);
+    assert_problem(&proxy.admin_post(&action(&origin, "drain?for=5m"), &[]), 400);
+    for path in ["/api/v1/pools", "/api/v1/pools/web", "/api/v1/config", "/api/v1/reload", "/api/v1/openapi.json"] {
+        assert_problem(&proxy.admin_get(&format!("{path}?a=1")), 400);
+        assert_eq!(proxy.admin_get(&format!("{path}?")).status, 200, "{path}");
+    }
+    for path in ["/livez", "/readyz", "/metrics"] {
+        assert_eq!(proxy.admin_get(&format!("{path}?verbose")).status, 200, "{path}");
+    }
+    assert_eq!(proxy.reloads()["generation"], generation);
+    assert_eq!(proxy.member("web", &origin.address())["admin"], "enabled");
+}
+
 /// As many as there are places, that keep their connections: for one more the one goes that has asked for nothing longest.
 #[test]
 fn slow_pollers_keep_nobody_out() {
