@@ -347,6 +347,26 @@ fn parameters_that_are_not_known_change_nothing() {
     assert_eq!(proxy.member("web", &origin.address())["admin"], "enabled");
 }
 
+#[test]
+fn a_large_body_is_refused_though_its_length_is_not_said() {
+    let origin = Origin::start();
+    let proxy = Proxy::of(&[&origin], "");
+    let post = |body: &str| {
+        let head = format!(
+            "POST {} HTTP/1.1\r\nHost: {}\r\nTransfer-Encoding: chunked\r\n\r\n",
+            action(&origin, "drain"),
+            proxy.admin()
+        );
+        let mut client = Connection::open(proxy.admin());
+        let _ = client.send(head).try_send(format!("{:x}\r\n{body}\r\n0\r\n\r\n", body.len()));
+        client.reply()
+    };
+    assert_problem(&post(&"x".repeat(64 * 1024 + 1)), 413);
+    assert_eq!(proxy.member("web", &origin.address())["admin"], "enabled");
+    assert_eq!(post(&"x".repeat(64 * 1024)).status, 200);
+    assert_eq!(proxy.member("web", &origin.address())["admin"], "draining");
+}
+
 /// As many as there are places, that keep their connections: for one more the one goes that has asked for nothing longest.
 #[test]
 fn slow_pollers_keep_nobody_out() {
