@@ -321,16 +321,50 @@ fn field((name, value): &(String, String)) -> (String, Value) {
 /// A path whose query may have a key in it.
 fn without_secrets(path: &str) -> String {
     let Some((path, query)) = path.split_once('?') else { return path.to_owned() };
-    let shown = |pair: &str| match pair.split_once('=') {
-        Some((name, _)) if sounds_secret(name) => format!("{name}={MASK}"),
-        _ => pair.to_owned(),
+    let shown = |pair: &str| {
+        let (pair, end) = match pair.strip_suffix(['&', ';']) {
+            Some(bare) => (bare, &pair[bare.len()..]),
+            None => (pair, ""),
+        };
+        match pair.split_once('=') {
+            Some((name, _)) if sounds_secret(&percent_decoded(name)) => format!("{name}={MASK}{end}"),
+            _ => format!("{pair}{end}"),
+        }
     };
-    format!("{path}?{}", query.split('&').map(shown).collect::<Vec<_>>().join("&"))
+    format!("{path}?{}", query.split_inclusive(['&', ';']).map(shown).collect::<String>())
+}
+
+/// A name as whoever reads the query sees it; what is no `%XX` stays.
+fn percent_decoded(name: &str) -> String {
+    let mut bytes = Vec::with_capacity(name.len());
+    let mut rest = name.as_bytes();
+    while let [first, others @ ..] = rest {
+        let digits = others.first_chunk::<2>().filter(|_| *first == b'%').and_then(|d| std::str::from_utf8(d).ok());
+        match digits.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
+            Some(byte) => (bytes.push(byte), rest = &others[2..]),
+            None => (bytes.push(*first), rest = others),
+        };
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 fn sounds_secret(name: &str) -> bool {
     let lower = name.to_ascii_lowercase();
-    let secret = ["auth", "token", "key", "secret", "pass", "cookie", "credential", "signature"];
+    let secret = [
+        "auth",
+        "token",
+        "key",
+        "secret",
+        "pass",
+        "cookie",
+        "credential",
+        "sig",
+        "pwd",
+        "code",
+        "jwt",
+        "session",
+        "bearer",
+    ];
     secret.iter().any(|word| lower.contains(word))
 }
 
@@ -399,4 +433,27 @@ fn escape(text: &str) -> String {
 /// The keys that have a value.
 fn object<const N: usize>(keys: [(&str, Option<Value>); N]) -> Value {
     keys.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_parameter_that_sounds_secret_is_masked_however_it_is_written() {
+        let rows = [
+            ("/h", "/h"),
+            ("/h?a=1&sig=S&b", "/h?a=1&sig=********&b"),
+            ("/h?to%6Ben=S", "/h?to%6Ben=********"),
+            ("/h?a=1;token=S;b=2", "/h?a=1;token=********;b=2"),
+            (
+                "/h?PWD=S&jwt=S&code=S&session_id=S&bearer=S",
+                "/h?PWD=********&jwt=********&code=********&session_id=********&bearer=********",
+            ),
+            ("/h?a=%6&b=%zz&%=1", "/h?a=%6&b=%zz&%=1"),
+        ];
+        for (path, shown) in rows {
+            assert_eq!(without_secrets(path), shown);
+        }
+    }
 }
