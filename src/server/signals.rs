@@ -2,7 +2,8 @@
 //!
 //! TERM: `/readyz` goes 503 while connections are still accepted for `lame_duck`, so that a balancer in front has time to
 //! notice; then the listeners close, what is in flight finishes, and the process ends as soon as it is empty. INT has no
-//! lame duck, and cuts one short; a second INT ends it at once. HUP reloads, USR1 opens log files again.
+//! lame duck, and cuts one short; a second INT ends it at once. HUP reloads, USR1 opens log files again; USR2,
+//! which is an upgrade elsewhere, does nothing but say so.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,13 +29,14 @@ struct Signals {
     term: Signal,
     int: Signal,
     usr1: Signal,
+    usr2: Signal,
 }
 
 /// Listens for signals: before anything is served, or an early one would kill the process.
 pub struct Ears(Signals);
 
 impl Ears {
-    /// Takes over HUP, TERM, INT and USR1. A log file that may not grow is an error of writing, not the end of us.
+    /// Takes over HUP, TERM, INT, USR1 and USR2. A log file that may not grow is an error of writing, not the end of us.
     pub fn new() -> std::io::Result<Ears> {
         drop(signal(SignalKind::from_raw(XFSZ))?);
         Ok(Ears(Signals {
@@ -42,6 +44,7 @@ impl Ears {
             term: signal(SignalKind::terminate())?,
             int: signal(SignalKind::interrupt())?,
             usr1: signal(SignalKind::user_defined1())?,
+            usr2: signal(SignalKind::user_defined2())?,
         }))
     }
 
@@ -76,6 +79,7 @@ pub async fn until_the_end(
         tokio::select! {
             _ = signals.hup.recv() => wanted.notify_one(),
             _ = signals.usr1.recv() => control.log().reopen(),
+            _ = signals.usr2.recv() => refuse_upgrade(),
             _ = signals.term.recv() => break (control.snapshot().config.lame_duck, 0),
             _ = signals.int.recv() => break (Duration::ZERO, 1),
             () = &mut over => break (Duration::ZERO, 0),
@@ -89,6 +93,11 @@ pub async fn until_the_end(
         () = wind_up(lame_duck, &enough, control, floor) => {}
         () = impatience(&mut signals, ints, &enough, control) => tracing::warn!(target: "server", "ending at once"),
     }
+}
+
+/// Left alone the signal would end the process, and it is nginx's for an upgrade.
+fn refuse_upgrade() {
+    tracing::warn!(target: "server", "SIGUSR2 does nothing: there is no upgrade without a restart yet");
 }
 
 async fn reload(wanted: Arc<Notify>, reloader: Arc<Reloader>) {
@@ -132,6 +141,7 @@ async fn impatience(signals: &mut Signals, mut ints: usize, enough: &Notify, con
         tokio::select! {
             _ = signals.int.recv() => ints += 1,
             _ = signals.usr1.recv() => control.log().reopen(),
+            _ = signals.usr2.recv() => refuse_upgrade(),
             _ = signals.hup.recv() => tracing::warn!(target: "server", "ending; the configuration is not read again"),
         }
         match ints {

@@ -266,3 +266,16 @@ fn load_through_a_graceful_end_loses_no_request_that_was_answered() {
     let broken = tally.failures.iter().filter(|why| why.contains("broke off") || why.contains("framing")).count();
     assert_eq!(broken, 0, "{:?}", tally.failures);
 }
+
+/// Elsewhere it is an upgrade; unheard it would be the end.
+#[test]
+fn a_signal_for_an_upgrade_is_a_warning() {
+    let origin = Origin::start();
+    let mut proxy = Proxy::of(&[&origin], "");
+    let mark = proxy.mark();
+    proxy.signal("USR2");
+    let line = proxy.await_log("the warning", mark, |line| line.raw.contains("SIGUSR2 does nothing"));
+    assert!(line.has(&[("level", "warn"), ("target", "server")]), "{}", line.raw);
+    assert!(proxy.is_running());
+    assert_eq!(proxy.get("/after").status, 200);
+}
