@@ -62,11 +62,20 @@ pub async fn accept<A: HttpServerApp + Send + Sync + 'static>(
             }
         }
     }
-    // Whoever is queued in the kernel believes to be connected.
+    // Whoever is queued in the kernel believes to be connected. The kernel is asked: the reactor may not have heard yet.
+    let Ok(socket) = socket.into_std() else { return };
     for _ in 0..LAST_CALL {
-        let Some(Ok((stream, client))) = now(socket.accept()).await else { break };
-        admit(&lobby, &listening, stream, client);
+        match socket.accept().and_then(|(stream, client)| Ok((adopted(stream)?, client))) {
+            Ok((stream, client)) => admit(&lobby, &listening, stream, client),
+            Err(e) if matches!(e.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::Interrupted) => {}
+            Err(_) => break,
+        }
     }
+}
+
+fn adopted(stream: std::net::TcpStream) -> io::Result<TcpStream> {
+    stream.set_nonblocking(true)?;
+    TcpStream::from_std(stream)
 }
 
 fn admit<A: HttpServerApp + Send + Sync + 'static>(
@@ -203,14 +212,5 @@ fn unseen<'a>(connection: &Connection, listener: &'a str, ending: bool) -> Recor
         outcome,
         reason: Some(why),
         ..Record::default()
-    }
-}
-
-/// What a future has ready at once.
-async fn now<F: Future>(future: F) -> Option<F::Output> {
-    tokio::select! {
-        biased;
-        done = future => Some(done),
-        () = std::future::ready(()) => None,
     }
 }
