@@ -4,7 +4,7 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 
 use crate::harness::proxy::{PROBE, Proxy, config_of, pool_config};
-use crate::harness::{Answer, Echo, Gate, Origin, Scrape, Step, WebSocket, When, client, eventually};
+use crate::harness::{Answer, Connection, Echo, Gate, Origin, Scrape, Step, WebSocket, When, client, eventually};
 
 /// A listener for the cases that want to see every kind of end soon.
 const LISTENERS: &str = "listeners: [{ address: \"127.0.0.1:0\", name: web, header_timeout: 1s, body_timeout: 1s }]\n";
@@ -326,4 +326,23 @@ fn page_of_ten_thousand_members() {
     eprintln!("{} bytes, {} lines, {each:.3} s of a processor", after.text.len(), after.text.lines().count());
     let late = |scrape: &Scrape| scrape.value("probes_late_total");
     assert!(late(&after) - late(&before) < 1000.0, "probes were kept waiting");
+}
+
+/// Readers that take nothing must not take the page from others.
+#[test]
+fn readers_that_stall_keep_nobody_from_a_page() {
+    // Their pages are more than kernels hold.
+    let members: Vec<String> = (1..3000).map(|port| format!("\"127.0.0.1:{port}\"")).collect();
+    let proxy = Proxy::start(&config_of(&members, "probe: off"));
+    let ask = format!("GET /metrics HTTP/1.1\r\nHost: {}\r\n\r\n", proxy.admin());
+    let stalled: Vec<Connection> = (0..8)
+        .map(|_| {
+            let mut reader = Connection::open(proxy.admin());
+            assert_eq!(reader.send(&ask).head().map(|head| head.status), Ok(200));
+            reader
+        })
+        .collect();
+    let page = proxy.admin_get("/metrics");
+    assert_eq!((page.status, page.text().contains("127.0.0.1:2999")), (200, true));
+    drop(stalled);
 }

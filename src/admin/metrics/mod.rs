@@ -9,17 +9,16 @@ mod facts;
 mod members;
 mod pools;
 mod process;
+mod shelf;
 mod traffic;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::Body;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use bytes::Bytes;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use super::problem::Problem;
@@ -29,8 +28,9 @@ use crate::health::Outcome;
 use crate::telemetry::metrics::{self, CONTENT_TYPE, Page};
 use crate::telemetry::{Kind, panics};
 use facts::PoolFacts;
+use shelf::Shelf;
 
-/// Pages at once, each for as long as its reader takes.
+/// Pages that are made at once, and that are read at once.
 const PAGES: usize = 4;
 
 /// How long a scrape waits for its place; Prometheus gives up after 10 s.
@@ -38,11 +38,14 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Room for pages.
 #[derive(Debug, Clone)]
-pub struct Places(Arc<Semaphore>);
+pub struct Places {
+    making: Arc<Semaphore>,
+    shelf: Arc<Shelf>,
+}
 
 impl Default for Places {
     fn default() -> Places {
-        Places(Arc::new(Semaphore::new(PAGES)))
+        Places { making: Arc::new(Semaphore::new(PAGES)), shelf: Shelf::new(PAGES) }
     }
 }
 
@@ -54,30 +57,20 @@ impl Default for Places {
         (status = 503, description = "Too many scrapes are under way", content_type = "application/problem+json", body = Problem),
     ),
 )]
-pub async fn metrics(State(control): State<Arc<Control>>, State(Places(places)): State<Places>) -> Response {
-    let Ok(Ok(place)) = timeout(PATIENCE, places.acquire_owned()).await else {
+pub async fn metrics(State(control): State<Arc<Control>>, State(places): State<Places>) -> Response {
+    let Ok(Ok(place)) = timeout(PATIENCE, places.making.acquire_owned()).await else {
         let why = format!("{PAGES} scrapes are under way already");
         return Problem::new(StatusCode::SERVICE_UNAVAILABLE, why).into_response();
     };
-    match tokio::task::spawn_blocking(move || page(&control)).await {
-        Ok(text) => {
-            let body = Body::from(Bytes::from_owner(Taken { text, _place: place }));
-            ([(header::CONTENT_TYPE, CONTENT_TYPE)], body).into_response()
-        }
+    let made = tokio::task::spawn_blocking(move || {
+        let text = page(&control);
+        drop(place);
+        text
+    });
+    match made.await {
+        Ok(text) => ([(header::CONTENT_TYPE, CONTENT_TYPE)], places.shelf.body(text)).into_response(),
         // It panicked, or the process ends.
         Err(_) => Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "the page could not be made").into_response(),
-    }
-}
-
-/// A page, and the place that is given back with it.
-struct Taken {
-    text: String,
-    _place: OwnedSemaphorePermit,
-}
-
-impl AsRef<[u8]> for Taken {
-    fn as_ref(&self) -> &[u8] {
-        self.text.as_bytes()
     }
 }
 
