@@ -15,6 +15,7 @@ mod domain;
 mod effective;
 mod env;
 mod file;
+mod hidden;
 mod hints;
 mod judge;
 mod marks;
@@ -46,6 +47,7 @@ pub use domain::*;
 pub use problem::{Problem, Severity};
 pub use roll::{load_roll, read_roll};
 
+use hidden::Hidden;
 use places::Mark;
 use problem::Problems;
 
@@ -71,6 +73,7 @@ pub struct Places {
     access_log: Mark,
     listeners: Vec<(SocketAddr, Mark)>,
     pools: BTreeMap<String, PoolPlaces>,
+    hidden: Hidden,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -121,7 +124,7 @@ impl Loaded {
 }
 
 impl Places {
-    fn new(file: &str, config: &Config, at: places::At<'_>) -> Places {
+    fn new(file: &str, config: &Config, at: places::At<'_>, hidden: Hidden) -> Places {
         let pool = |pool: &Pool| {
             let at = at.key("pools").key(&pool.name);
             let (traffic, probe) = (at.key("upstream").key("tls"), at.key("probe").key("tls"));
@@ -153,6 +156,7 @@ impl Places {
                 .map(|(index, listener)| (listener.address, at.key("listeners").item(index).key("address").mark()))
                 .collect(),
             pools: config.pools.iter().map(|(name, p)| (name.clone(), pool(p))).collect(),
+            hidden,
         }
     }
 
@@ -208,7 +212,8 @@ impl Places {
     }
 
     fn problem(&self, severity: Severity, mark: Option<Mark>, message: String) -> Problem {
-        let Mark { line, column } = mark.unwrap_or(Mark::START);
+        let mark = mark.unwrap_or(Mark::START);
+        let (Mark { line, column }, message) = (mark, self.hidden.covered(mark, message));
         Problem { severity, file: self.file.clone(), line: line as usize, column: column as usize, message }
     }
 }
@@ -293,11 +298,7 @@ pub fn parse(file: &str, text: &str, env: &dyn Fn(&str) -> Option<String>) -> Re
     let Some(mut document) = yaml::Document::new(text, &mut problems) else {
         return Err(problems.sorted());
     };
-    let expand = |path: &[places::Step], text: &str| match access_log::braced_field(path, text, env) {
-        Some(message) => Err(message),
-        None => env::expand(text, env),
-    };
-    document.rewrite(&expand, &mut problems);
+    document.expand(&|path, text| access_log::braced_field(path, text, env), env, &mut problems);
     let Some(written) = document.read::<file::File>(&mut problems) else {
         return Err(problems.sorted());
     };
@@ -306,7 +307,7 @@ pub fn parse(file: &str, text: &str, env: &dyn Fn(&str) -> Option<String>) -> Re
         return Err(problems.sorted());
     }
     advice::advise(&config, &written, document.at(), &mut problems);
-    let places = Places::new(file, &config, document.at());
+    let places = Places::new(file, &config, document.at(), problems.hidden().clone());
     Ok(Loaded { config, advice: problems.sorted(), digest: digest(text), places })
 }
 

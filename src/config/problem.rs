@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use super::hidden::Hidden;
 use super::places::{At, Mark};
 
 /// One thing to tell the author of a file.
@@ -46,11 +47,12 @@ impl fmt::Display for Severity {
 pub(super) struct Problems {
     file: String,
     found: Vec<Problem>,
+    hidden: Hidden,
 }
 
 impl Problems {
     pub(super) fn new(file: &str) -> Problems {
-        Problems { file: file.to_owned(), found: Vec::new() }
+        Problems { file: file.to_owned(), found: Vec::new(), hidden: Hidden::default() }
     }
 
     /// An empty list for the same file.
@@ -61,6 +63,16 @@ impl Problems {
     /// Adds what was found apart.
     pub(super) fn append(&mut self, other: Problems) {
         self.found.extend(other.found);
+    }
+
+    /// From now on no problem shows these.
+    pub(super) fn hide(&mut self, hidden: Hidden) {
+        self.hidden = hidden;
+    }
+
+    /// What problems do not show.
+    pub(super) fn hidden(&self) -> &Hidden {
+        &self.hidden
     }
 
     /// Notes an error in the value at `at` (for a value that is missing: where its parent is named).
@@ -96,6 +108,7 @@ impl Problems {
 
     fn note(&mut self, severity: Severity, mark: Mark, message: String) {
         let (line, column) = (mark.line as usize, mark.column as usize);
+        let message = self.hidden.covered(mark, message);
         self.found.push(Problem { severity, file: self.file.clone(), line, column, message });
     }
 }

@@ -15,7 +15,7 @@ use super::places::Mark;
 use super::problem::{Problem, Problems};
 use super::reading::Reading;
 use super::words::Or;
-use super::{env, text_of, yaml};
+use super::{text_of, yaml};
 
 /// Reads the file of members at `path`.
 ///
@@ -38,7 +38,7 @@ pub fn read_roll(file: &str, text: &str, env: &dyn Fn(&str) -> Option<String>) -
     let Some(mut document) = yaml::Document::new(text, &mut problems) else {
         return Err(problems.sorted());
     };
-    document.rewrite(&|_, text| env::expand(text, env), &mut problems);
+    document.expand(&|_, _| None, env, &mut problems);
     let Some(written) = document.read::<Vec<Or<Address, MemberKeys>>>(&mut problems) else {
         return Err(problems.sorted());
     };

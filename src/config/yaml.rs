@@ -4,6 +4,7 @@
 //! serde stops at the first mistake; so the value it stumbled over is noted, cut out of both trees, and the rest is
 //! read again, until it can be read whole.
 
+use std::cell::RefCell;
 use std::fmt;
 
 use serde::de::{self, DeserializeOwned, IgnoredAny, MapAccess, SeqAccess, Visitor};
@@ -12,6 +13,8 @@ use serde_path_to_error::Segment;
 use serde_yaml::{Mapping, Value};
 
 use super::bare;
+use super::env;
+use super::hidden::Hidden;
 use super::hints::{self, Complaint};
 use super::marks::places;
 use super::places::{At, Mark, Node, Step};
@@ -81,9 +84,32 @@ impl Document {
         At::root(&self.places)
     }
 
+    /// Replaces what stands for the environment's values in every text, but in those that `refuse` has a message for. No
+    /// problem shows these values from then on, nor the texts that are secrets by their keys.
+    pub(super) fn expand(
+        &mut self,
+        refuse: &dyn Fn(&[Step], &str) -> Option<String>,
+        env: &dyn Fn(&str) -> Option<String>,
+        problems: &mut Problems,
+    ) {
+        let (places, hidden) = (self.places.clone(), RefCell::new(Hidden::default()));
+        let change = |path: &[Step], text: &str| {
+            let mark = At::root(&places).walk(path).mark();
+            let asked = |name: &str| {
+                let value = env(name)?;
+                hidden.borrow_mut().environment(mark, name, &value);
+                Some(value)
+            };
+            hidden.borrow_mut().literal(mark, path, text);
+            refuse(path, text).map_or_else(|| env::expand(text, &asked), Err)
+        };
+        self.rewrite(&change, problems);
+        problems.hide(hidden.into_inner());
+    }
+
     /// Changes every text by `change`; a text that cannot be changed is noted and taken out, and so is every key
     /// without a value.
-    pub(super) fn rewrite(&mut self, change: &Change<'_>, problems: &mut Problems) {
+    fn rewrite(&mut self, change: &Change<'_>, problems: &mut Problems) {
         let mut wrong = Vec::new();
         rewrite(&mut self.value, &mut Vec::new(), change, &mut wrong);
         // Backwards, so that the index of an item still to be taken out stays true.

@@ -1,0 +1,158 @@
+//! What problems must not show: values from the environment, tokens and the fields of probes, passwords in addresses.
+//!
+//! Problems are read by more people than the file is: they go to logs, to events and to whoever reads the API. So what a
+//! problem quotes of such a value is covered by how it is written, `${NAME}`. It is done where problems are noted, and not by
+//! each of the many that quote.
+
+use std::collections::BTreeMap;
+
+use super::places::{Mark, Step};
+
+/// Stands for what is written in the file itself and is a secret by its key.
+const MASK: &str = "********";
+
+/// Of a value at most so much is looked for, in bytes: no problem quotes more.
+const LOOKED_AT: usize = 4096;
+
+/// A piece as long as this is covered where a problem quotes it, in bytes: in the value's own problems, and in others.
+const PIECE: (usize, usize) = (6, 8);
+
+/// A value shorter than this is no secret.
+const SHORTEST: (usize, usize) = (3, 6);
+
+/// The values of one text that are not to be shown.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Hidden {
+    /// How each is written, by the value itself in small letters.
+    written: BTreeMap<String, String>,
+    /// Those that are at one place.
+    at: BTreeMap<Mark, Vec<String>>,
+}
+
+impl Hidden {
+    /// The environment's value of `name` is part of what is at `mark`.
+    pub(super) fn environment(&mut self, mark: Mark, name: &str, value: &str) {
+        self.add(mark, value, format!("${{{name}}}"));
+    }
+
+    /// The text at `path` is in the file, where it is a secret by its key.
+    pub(super) fn literal(&mut self, mark: Mark, path: &[Step], text: &str) {
+        let is = |step: &Step, key: &str| matches!(step, Step::Key(name) if name == key);
+        let is_secret =
+            path.last().is_some_and(|step| is(step, "token")) || path.iter().any(|step| is(step, "headers"));
+        // What stands there for the environment's may be shown.
+        if is_secret && !text.contains("${") {
+            self.add(mark, text, MASK.to_owned());
+        }
+    }
+
+    fn add(&mut self, mark: Mark, value: &str, written: String) {
+        let value: String = value.chars().take(LOOKED_AT).collect::<String>().to_ascii_lowercase();
+        if value.len() >= SHORTEST.0 {
+            self.at.entry(mark).or_default().push(value.clone());
+            self.written.entry(value).or_insert(written);
+        }
+    }
+
+    /// The message of a problem at `mark`, with whatever it quotes of these covered.
+    pub(super) fn covered(&self, mark: Mark, message: String) -> String {
+        let own = self.at.get(&mark).map_or(&[][..], Vec::as_slice);
+        let others = self.written.keys().filter(|value| value.len() >= SHORTEST.1 && !own.contains(value));
+        let mut values: Vec<(&str, usize)> = own.iter().map(|value| (value.as_str(), PIECE.0)).collect();
+        values.extend(others.map(|value| (value.as_str(), PIECE.1)));
+        // Of two that a piece is of, the one that has more of it is meant.
+        values.sort_by_key(|(value, _)| std::cmp::Reverse(value.len()));
+        let mut covered = String::with_capacity(message.len());
+        for (part, is_quoted) in parts(&message) {
+            let mut part = without_password(part, is_quoted);
+            for (value, piece) in &values {
+                let (whole, written) = (part.to_ascii_lowercase(), &self.written[*value]);
+                // Beside quotes stand numbers at most, and what the system says.
+                let least = if is_quoted { value.len().min(*piece) } else { value.len() };
+                if is_quoted && whole.len() >= SHORTEST.0 && own.iter().any(|o| o == value) && value.contains(&whole) {
+                    part.clone_from(written);
+                } else if !part.contains(written.as_str()) {
+                    part = cover(&part, &whole, value, least, written);
+                }
+            }
+            covered.push_str(&part);
+        }
+        covered
+    }
+}
+
+/// The parts of a message in their order, and whether each is within quotes, `…` or "…".
+fn parts(message: &str) -> Vec<(&str, bool)> {
+    let (mut parts, mut rest) = (Vec::new(), message);
+    while let Some(open) = rest.find(['`', '"']) {
+        let quote = &rest[open..=open];
+        let Some(length) = rest[open + 1..].find(quote) else { break };
+        let close = open + 1 + length;
+        parts.extend([(&rest[..=open], false), (&rest[open + 1..close], true), (quote, false)]);
+        rest = &rest[close + 1..];
+    }
+    parts.push((rest, false));
+    parts
+}
+
+/// `http://********@host` for `http://user:password@host`.
+fn without_password(part: &str, is_quoted: bool) -> String {
+    let start = part.find("://").map_or(0, |at| at + 3);
+    match part[start..].rsplit_once('@') {
+        Some((user, host)) if is_quoted && user.contains(':') => format!("{}{MASK}@{host}", &part[..start]),
+        _ => part.to_owned(),
+    }
+}
+
+/// `part` with each run of `least` bytes or more that `value` has too replaced; `whole` is the same in small letters.
+fn cover(part: &str, whole: &str, value: &str, least: usize, written: &str) -> String {
+    let (mut covered, mut at) = (String::with_capacity(part.len()), 0);
+    while let Some(next) = whole[at..].chars().next() {
+        let in_both = |end: &usize| whole.get(at..*end).is_some_and(|run| value.contains(run));
+        let longest = (at + least..=whole.len()).filter(|end| whole.is_char_boundary(*end)).take_while(in_both).last();
+        match longest {
+            Some(end) => {
+                covered.push_str(written);
+                at = end;
+            }
+            None => {
+                covered.push_str(&part[at..at + next.len_utf8()]);
+                at += next.len_utf8();
+            }
+        }
+    }
+    covered
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_problem_quotes_of_a_hidden_value_is_covered() {
+        let (here, there) = (Mark::new(3, 5), Mark::new(9, 1));
+        let mut hidden = Hidden::default();
+        hidden.environment(here, "PROBE_PATH", "h?sv=1&sig=SeCrEtSaS");
+        hidden.environment(here, "N", "70000");
+        hidden.environment(here, "A", "a");
+        hidden.literal(there, &[Step::Key("admin".to_owned()), Step::Key("token".to_owned())], "letmein now");
+        let long = "h?sv=1&sig=SeC…";
+        let rows = [
+            (here, "`h?sv=1&sig=SeCrEtSaS` must begin with `/`", "`${PROBE_PATH}` must begin with `/`"),
+            (here, "write `/h?sv=1&sig=secretsas`", "write `/${PROBE_PATH}`"),
+            (here, "no \"sig\" here", "no \"${PROBE_PATH}\" here"),
+            (here, &format!("`{long}` is long"), "`${PROBE_PATH}…` is long"),
+            (here, "`port` cannot be 70000; write 1 to 65535", "`port` cannot be ${N}; write 1 to 65535"),
+            (here, "a word `a`", "a word `a`"),
+            (there, "no \"sig\" here", "no \"sig\" here"),
+            (there, "the same as `sig=SeCrEtSaS`", "the same as `${PROBE_PATH}`"),
+            (there, "`letmein now` has a blank", "`********` has a blank"),
+            (there, "`http://me:pass@host:80` is no host", "`http://********@host:80` is no host"),
+            (there, "`a@b` and mail to me:you@b", "`a@b` and mail to me:you@b"),
+            (there, "one ` alone, and é `é`", "one ` alone, and é `é`"),
+        ];
+        for (mark, message, shown) in rows {
+            assert_eq!(hidden.covered(mark, message.to_owned()), shown, "{message}");
+        }
+    }
+}
