@@ -97,6 +97,30 @@ fn a_cold_start_waits_for_a_first_verdict_and_no_longer() {
 }
 
 #[test]
+fn who_is_enabled_again_is_waited_for_where_nobody_else_is_healthy() {
+    let mut trial = Trial::new(rules(), specs(2));
+    let judge = Judge::Consecutive { failures: 1, passes: 1 };
+    trial.at(5_000, Act::Reload(Rules { judge, ..rules() }, specs(2)));
+    trial.play([
+        (6_000, admin(1, Admin::Disabled), "XH m1 enabled -> disabled"),
+        (6_001, admin(2, Admin::Disabled), "XX m2 enabled -> disabled, tier 0 -> none, normal -> down"),
+        (6_002, admin(1, Admin::Enabled), "?X m1 healthy -> unknown, m1 disabled -> enabled, down -> waiting"),
+        (6_900, admin(2, Admin::Enabled), "?? m2 healthy -> unknown, m2 disabled -> enabled"),
+        (7_001, Act::Wait, "??"),
+        // It fails, and is not waited for again: not for one that was never away, nor for one that was only drained.
+        (7_100, fail(1), "?? m1 unknown -> unhealthy"),
+        (7_900, Act::Wait, "FF fallback begins, waiting -> fallback"),
+        (8_000, admin(1, Admin::Draining), "DF m1 enabled -> draining"),
+        (8_001, admin(1, Admin::Enabled), "FF m1 draining -> enabled"),
+        (8_002, admin(2, Admin::Enabled), "FF"),
+        (8_003, pass(2), "?H m2 unknown -> healthy, fallback ends, tier none -> 0, fallback -> normal"),
+        // Somebody is healthy: nobody waits.
+        (8_004, admin(1, Admin::Disabled), "XH m1 enabled -> disabled"),
+        (8_005, admin(1, Admin::Enabled), "?H m1 unhealthy -> unknown, m1 disabled -> enabled"),
+    ]);
+}
+
+#[test]
 fn the_dead_wait_for_the_unknown() {
     // Proven members turn unhealthy within the first second while another has no verdict yet.
     let mut trial = Trial::new(rules(), specs(1));

@@ -139,6 +139,11 @@ impl Member {
         self.admin == Admin::Enabled && self.spec.weight > 0
     }
 
+    /// One that counts and of which nothing is known yet.
+    pub(super) fn is_untried(&self) -> bool {
+        self.counts() && !self.proven && self.window().shown == 0
+    }
+
     /// One that counts and can be reached.
     pub(super) fn reachable(&self) -> bool {
         self.counts() && self.spec.key.address.is_some()

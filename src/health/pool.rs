@@ -73,9 +73,13 @@ impl PoolHealth {
     pub fn administer(&mut self, now: Duration, member: MemberId, admin: Admin) -> Vec<Change> {
         let Some(index) = self.index_of(member) else { return Vec::new() };
         let member = &mut self.members[index];
-        let before = member.state();
+        let (before, counted) = (member.state(), member.counts());
         member.admit(now, &self.rules, admin);
         let changes = member.changes_since(before).collect();
+        // One that nobody has looked at since is as good as new, and a pool of such is as at its start.
+        if !counted && member.is_untried() && !self.has_proven() {
+            self.deadline = now.saturating_add(self.rules.initial_wait);
+        }
         self.settle(now, changes)
     }
 

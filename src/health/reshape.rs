@@ -80,7 +80,7 @@ impl PoolHealth {
     }
 
     /// Whether anyone who may serve has ever been healthy.
-    fn has_proven(&self) -> bool {
+    pub(super) fn has_proven(&self) -> bool {
         self.members.iter().any(|member| member.counts() && member.proven())
     }
 }

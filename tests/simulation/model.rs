@@ -79,7 +79,15 @@ impl Model {
     pub fn administer(&mut self, now: Duration, id: usize, admin: Admin) {
         self.events += 1;
         if let Some(at) = self.lives.iter().position(|l| l.id == id) {
+            let active = |l: &Life| l.admin == Admin::Enabled && l.spec.weight > 0;
+            let was_active = active(&self.lives[at]);
             self.order(now, at, admin);
+            // "An operator who brings one in that was not probed since starts it likewise."
+            let fit = fit(&self.lives[at].turns);
+            let untried = active(&self.lives[at]) && !fit.proven && fit.window().1 == 0;
+            if untried && !was_active && !self.any_proven() {
+                self.deadline = now + self.rules.initial_wait;
+            }
             self.settle(now);
         }
     }
