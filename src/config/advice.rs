@@ -18,6 +18,9 @@ use crate::health::{Admin, Initial};
 /// Other members of a tier that the relative gate needs to compare with (health.md §5).
 const RATIO_NEEDS: usize = 3;
 
+/// Characters of a token that others may try to guess.
+const LONG_ENOUGH: usize = 16;
+
 /// Notes advice on `config`, which is what `file` means.
 pub(super) fn advise(config: &Config, file: &File, at: At<'_>, problems: &mut Problems) {
     let routed: BTreeSet<&str> = config.routes.iter().map(|route| &*route.pool).collect();
@@ -40,6 +43,7 @@ pub(super) fn advise(config: &Config, file: &File, at: At<'_>, problems: &mut Pr
     }
     routes(config, at, problems);
     access_log(config, at, problems);
+    admin(config, at, problems);
 }
 
 fn members(pool: &Pool, at: At<'_>, problems: &mut Problems) {
@@ -246,6 +250,18 @@ fn routes(config: &Config, at: At<'_>, problems: &mut Problems) {
         } else if route.path.len() > longest {
             problems.warn(at, format!("this never matches: no listener takes more than {longest} bytes of target"));
         }
+    }
+}
+
+/// Whoever reaches the listener can try tokens as fast as it answers.
+fn admin(config: &Config, at: At<'_>, problems: &mut Problems) {
+    let Some(admin) = config.admin.as_ref().filter(|admin| !admin.address.ip().is_loopback()) else { return };
+    if admin.token.as_ref().is_some_and(|token| token.chars().count() < LONG_ENOUGH) {
+        let message = format!(
+            "a token under {LONG_ENOUGH} characters can be guessed where others reach it; write a long one, such as \
+             `openssl rand -hex 16` makes"
+        );
+        problems.warn(at.key("admin").key("token"), message);
     }
 }
 

@@ -1,5 +1,5 @@
 //! The whole configuration as it is in force, every default written out: in proxy.yaml's own language, so that it can
-//! be read back. Secrets are masked: the token, and fields and query parameters of probes whose name sounds like one.
+//! be read back once what is null is left out. Secrets are masked: the token, and fields and query parameters of probes whose name sounds like one.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -22,8 +22,8 @@ use crate::route::{Host, Route};
 const MASK: &str = "********";
 
 impl Config {
-    /// Every key with the value in force, as proxy.yaml would write it; a secret is masked. A key that is missing
-    /// is off or without limit.
+    /// Every key with the value in force, as proxy.yaml would write it; a secret is masked. A key that is null leaves the
+    /// matter to the machine or means nothing; one that is missing is off or without limit.
     pub fn effective(&self) -> Value {
         let admin = match &self.admin {
             None => json!("off"),
@@ -42,7 +42,7 @@ impl Config {
             ("lame_duck", Some(json!(span(self.lame_duck)))),
             ("drain_timeout", Some(json!(span(self.drain_timeout)))),
             ("max_concurrent_probes", Some(json!(self.max_concurrent_probes))),
-            ("threads", self.threads.map(|n| json!(n))),
+            ("threads", Some(json!(self.threads))),
             ("resolver", Some(resolver(&self.resolver))),
             ("reload", Some(json!({ "watch": self.reload.watch, "every": span(self.reload.every) }))),
             ("pools", Some(json!(pools))),
@@ -85,7 +85,11 @@ fn access_log(log: &AccessLog) -> Value {
         LogFormat::Combined => "combined".to_owned(),
         LogFormat::Template(template) => escape(template.text()),
     };
-    object([("path", Some(json!(path))), ("format", Some(json!(format))), ("filter", log.filter.as_ref().map(filter))])
+    object([
+        ("path", Some(json!(path))),
+        ("format", Some(json!(format))),
+        ("filter", Some(json!(log.filter.as_ref().map(filter)))),
+    ])
 }
 
 fn filter(filter: &LogFilter) -> Value {
@@ -213,7 +217,7 @@ fn resolver(resolver: &Resolver) -> Value {
     let Resolver { servers, timeout, min_refresh, max_refresh, grace } = resolver;
     let servers: Vec<String> = servers.iter().map(ToString::to_string).collect();
     object([
-        ("servers", (!servers.is_empty()).then(|| json!(servers))),
+        ("servers", Some(json!((!servers.is_empty()).then_some(servers)))),
         ("timeout", Some(span(*timeout))),
         ("min_refresh", Some(span(*min_refresh))),
         ("max_refresh", Some(span(*max_refresh))),
