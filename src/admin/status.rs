@@ -22,7 +22,7 @@ pub async fn livez() -> &'static str {
     get, path = "/readyz", tag = "status", security(()),
     responses(
         (status = 200, description = "It should", body = String, content_type = "text/plain"),
-        (status = 503, description = "It should not, and why: first verdicts are not in, it is draining, or a required pool \
+        (status = 503, description = "It should not, and why: first verdicts are not in, it is ending, or a required pool \
             cannot serve", body = String, content_type = "text/plain"),
     ),
 )]

@@ -172,7 +172,7 @@ impl Control {
     /// timer is late.
     pub fn readiness(&self) -> Result<(), String> {
         if self.is_draining() {
-            return Err("draining".to_owned());
+            return Err("ending".to_owned());
         }
         let now = clock::monotonic();
         for (name, pool) in &self.snapshot().pools {

@@ -14,6 +14,14 @@ pub fn room(limit: u64) -> usize {
     usize::try_from(left / 2).unwrap_or(usize::MAX).max(1)
 }
 
+/// Room under which it is said at the start that there is little.
+const LITTLE: usize = 1_000;
+
+/// Whether `room` is so little that whoever wrote no limit is told of it.
+pub fn is_little(room: usize) -> bool {
+    room < LITTLE
+}
+
 /// Raises the soft limit to the hard one, and says what it is. That it cannot be raised is no reason not to serve.
 pub fn raise_limit() -> u64 {
     let limit = getrlimit(Resource::Nofile);
@@ -26,6 +34,20 @@ pub fn raise_limit() -> u64 {
         Err(error) => {
             tracing::warn!(target: "server", now, possible, %error, "cannot raise the limit on descriptors");
             now
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn half_of_what_is_left_is_for_clients() {
+        // Descriptors, room, and whether that is little.
+        let rows = [(0, 1, true), (100, 25, true), (1_024, 480, true), (2_063, 999, true), (2_064, 1_000, false)];
+        for (limit, clients, little) in rows {
+            assert_eq!((room(limit), is_little(room(limit))), (clients, little), "{limit}");
         }
     }
 }

@@ -91,13 +91,7 @@ async fn serve(
     };
     let log = AccessLog::start(&config.access_log).map_err(SetupError::Log)?;
     let room = descriptors::room(descriptors);
-    // The default is as much as comes, and no wish of anybody's.
-    let written = |listener: &&Listener| listener.limits.max_connections != Limits::default().max_connections;
-    let mut wide = config.listeners.iter().filter(written);
-    if let Some(wide) = wide.find(|listener| listener.limits.max_connections > room) {
-        let (listener, wanted) = (&wide.name, wide.limits.max_connections);
-        tracing::warn!(target: "server", listener, wanted, room, descriptors, "the limit on descriptors leaves less room");
-    }
+    tell_of_room(&config.listeners, room, descriptors);
     // From here on nothing can be refused any more.
     let events = Arc::new(EventLog::default());
     let Prepared { found, outfits, .. } = &prepared;
@@ -145,6 +139,22 @@ async fn serve(
     floor.stop();
     log.close(LAST_LINES);
     Ok(Some(log))
+}
+
+/// Warns where descriptors leave less room for clients than somebody wrote, or little where nobody wrote anything.
+fn tell_of_room(listeners: &[Listener], room: usize, descriptors: u64) {
+    // The default is as much as comes, and no wish of anybody's.
+    let written = |listener: &&Listener| listener.limits.max_connections != Limits::default().max_connections;
+    let mut wide = listeners.iter().filter(written).filter(|listener| listener.limits.max_connections > room);
+    if let Some(wide) = wide.next() {
+        let (listener, wanted) = (&wide.name, wide.limits.max_connections);
+        tracing::warn!(target: "server", listener, wanted, room, descriptors, "the limit on descriptors leaves less room");
+    } else if descriptors::is_little(room) && !listeners.iter().all(|listener| written(&listener)) {
+        tracing::warn!(
+            target: "server", room, descriptors,
+            "the limit on descriptors leaves room for {room} clients at once; raise it (`ulimit -Hn`, `LimitNOFILE=`)"
+        );
+    }
 }
 
 #[cfg(test)]

@@ -139,7 +139,13 @@ async fn wind_up(lame_duck: Duration, enough: &Notify, control: &Control, floor:
 async fn impatience(signals: &mut Signals, mut ints: usize, enough: &Notify, control: &Control) {
     loop {
         tokio::select! {
-            _ = signals.int.recv() => ints += 1,
+            _ = signals.int.recv() => {
+                ints += 1;
+                if ints == 1 {
+                    // Where the lame duck is over already nothing else shows that it was heard.
+                    tracing::info!(target: "server", "INT; one more INT ends at once");
+                }
+            }
             _ = signals.usr1.recv() => control.log().reopen(),
             _ = signals.usr2.recv() => refuse_upgrade(),
             _ = signals.hup.recv() => tracing::warn!(target: "server", "ending; the configuration is not read again"),

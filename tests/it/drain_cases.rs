@@ -182,7 +182,7 @@ fn readiness_stays_down_and_probes_go_on_as_long_as_the_drain_lasts() {
     proxy.await_event(mark, &[("kind", "member"), ("member", &other.address()), ("to", "unhealthy")]);
     origin.await_probes(2);
     assert_eq!((readiness(proxy.admin()), proxy.admin_get("/livez").status), (503, 200));
-    assert_eq!(proxy.admin_get("/readyz").text(), "draining\n");
+    assert_eq!(proxy.admin_get("/readyz").text(), "ending\n");
     gate.open();
     clients.iter_mut().for_each(|client| assert_eq!(client.reply().status, 200));
     drop(clients);
@@ -227,7 +227,9 @@ fn second_term_changes_nothing_and_a_second_int_ends_at_once() {
     proxy.signal("HUP");
     proxy.await_log("what becomes of it", mark, |line| line.text("message").contains("not read again"));
     assert_eq!(proxy.get("/lame-duck").status, 200, "three TERM are one");
+    let mark = proxy.mark();
     proxy.signal("INT");
+    proxy.await_log("what the next one does", mark, |line| line.text("message").contains("one more INT ends at once"));
     await_refusal(&proxy);
     assert!(proxy.is_running() && gate.waiting() == 1, "one INT only cuts the lame duck short");
     proxy.signal("INT");

@@ -104,6 +104,7 @@ fn running_out_of_descriptors_is_survived_and_blames_no_member() {
     let (origin, clock) = (Origin::start(), Origin::start());
     let _ticking = Proxy::of(&[&clock], "");
     let mut proxy = Proxy::start_with_descriptors(&pool_config(&[&origin], ""), 64);
+    proxy.await_log("little room", 0, |line| line.text("message").contains("leaves room for 16 clients at once"));
     proxy.await_standing(&origin, "healthy");
     for round in 0..2 {
         // More clients than descriptors: the kernel accepts them all, the proxy cannot.
