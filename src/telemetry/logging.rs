@@ -27,9 +27,10 @@ use super::record::Rfc3339;
 use crate::clock;
 
 /// Everything of ours from `info` on. Pingora's lines about single requests are in the access log, better; its other
-/// errors stay, accepting above all.
-const DEFAULT_FILTER: &str =
-    "info,pingora=warn,pingora_core=error,pingora_core::apps=off,pingora_core::connectors=off,pingora_proxy=off";
+/// errors stay, accepting above all. `notify` warns whenever a file that was watched is replaced, as each save by an editor
+/// or `mv` does; what it cannot watch is told as ours.
+const DEFAULT_FILTER: &str = "info,pingora=warn,pingora_core=error,pingora_core::apps=off,pingora_core::connectors=off,\
+                              pingora_proxy=off,notify=error";
 
 /// Bytes of lines that may wait.
 const CAPACITY: usize = 1 << 20;

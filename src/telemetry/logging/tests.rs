@@ -120,6 +120,8 @@ fn libraries_that_use_log_are_heard_through_the_filter() {
     log::warn!(target: "pingora_core::services", "too quiet");
     log::error!(target: "pingora_core::services", "accept failed");
     log::error!(target: "pingora_core::apps::http_app", "one request");
+    log::info!(target: "notify::inotify", "unable to remove watch descriptor from inotify");
+    log::warn!(target: "notify::inotify", "Unable to remove the path from the watches");
     assert!(logging.flush(LONG));
     assert_eq!((logging.close(LONG), logging.dropped()), (0, 0));
 }
