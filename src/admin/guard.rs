@@ -29,7 +29,8 @@ pub struct Guard {
 /// Why a request is not answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Refusal {
-    Token,
+    NoToken,
+    WrongToken,
     OtherName,
     OtherSite,
 }
@@ -66,7 +67,7 @@ fn may_read(bound: SocketAddr, token: Option<&str>, uri: &Uri, headers: &HeaderM
     }
     if !bound.ip().is_loopback() {
         // Without a token too: a socket that others reach is never open.
-        return Err(Refusal::Token);
+        return Err(without_token(headers));
     }
     if names_us(uri, headers) { Ok(()) } else { Err(Refusal::OtherName) }
 }
@@ -75,15 +76,29 @@ fn may_write(token: Option<&str>, headers: &HeaderMap) -> Result<(), Refusal> {
     if is_cross_site(headers) {
         return Err(Refusal::OtherSite);
     }
-    if token.is_none_or(|token| bears(headers, token)) { Ok(()) } else { Err(Refusal::Token) }
+    if token.is_none_or(|token| bears(headers, token)) { Ok(()) } else { Err(without_token(headers)) }
+}
+
+/// Why a request that does not bear the token is refused: who sent another one looks for it in another place.
+fn without_token(headers: &HeaderMap) -> Refusal {
+    match bearer(headers) {
+        Some(_) => Refusal::WrongToken,
+        None => Refusal::NoToken,
+    }
 }
 
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
         match self {
-            Refusal::Token => {
+            Refusal::NoToken => {
                 let challenge = [(header::WWW_AUTHENTICATE, "Bearer")];
                 let problem = Problem::new(StatusCode::UNAUTHORIZED, "send the token: `Authorization: Bearer …`");
+                (challenge, problem).into_response()
+            }
+            Refusal::WrongToken => {
+                // RFC 6750 section 3.1.
+                let challenge = [(header::WWW_AUTHENTICATE, "Bearer error=\"invalid_token\"")];
+                let problem = Problem::new(StatusCode::UNAUTHORIZED, "the token is not the proxy's");
                 (challenge, problem).into_response()
             }
             Refusal::OtherName => {
@@ -100,11 +115,16 @@ impl IntoResponse for Refusal {
 
 /// Whether the request bears `token`.
 fn bears(headers: &HeaderMap, token: &str) -> bool {
-    let given = headers.get(header::AUTHORIZATION).map_or(&b""[..], |value| value.as_bytes());
-    let (scheme, given) = given.split_at_checked(7).unwrap_or((b"", b""));
+    let Some(given) = bearer(headers) else { return false };
     // Every byte is looked at, wherever the first difference is.
     let differences = given.iter().zip(token.as_bytes()).fold(0, |sum, (a, b)| sum | (a ^ b));
-    scheme.eq_ignore_ascii_case(b"bearer ") && given.len() == token.len() && differences == 0
+    given.len() == token.len() && differences == 0
+}
+
+/// The token that the request bears, whatever it is.
+fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
+    let (scheme, given) = headers.get(header::AUTHORIZATION)?.as_bytes().split_at_checked(7)?;
+    (scheme.eq_ignore_ascii_case(b"bearer ") && !given.is_empty()).then_some(given)
 }
 
 /// Whether every name the request has for us is an IP address or `localhost`. No browser sends a request without one.
@@ -155,14 +175,14 @@ mod tests {
     #[test]
     fn what_is_open_depends_on_where_we_listen() {
         let (nothing, bearing) = (headers(&[]), headers(&[("authorization", "Bearer s3cret")]));
-        let refused = Err(Refusal::Token);
+        let refused = Err(Refusal::NoToken);
         // Bound address and token; then reading and writing without the token, and with it.
         let rows = [
             ("127.0.0.1:9900", None, [Ok(()), Ok(()), Ok(()), Ok(())]),
             ("[::1]:9900", Some("s3cret"), [Ok(()), refused, Ok(()), Ok(())]),
             ("0.0.0.0:9900", Some("s3cret"), [refused, refused, Ok(()), Ok(())]),
             // The checker asks for a token there; nothing opens it all the same.
-            ("10.0.0.1:9900", None, [refused, refused, refused, refused]),
+            ("10.0.0.1:9900", None, [refused, refused, Err(Refusal::WrongToken), Err(Refusal::WrongToken)]),
         ];
         for (bound, token, expected) in rows {
             let bound: SocketAddr = bound.parse().expect("an address");
@@ -170,6 +190,16 @@ mod tests {
             let write = |headers| read(headers).and_then(|()| may_write(token, headers));
             let found = [read(&nothing), write(&nothing), read(&bearing), write(&bearing)];
             assert_eq!(found, expected, "{bound} {token:?}");
+        }
+    }
+
+    #[test]
+    fn a_wrong_token_and_none_are_told_apart() {
+        let write = |fields: &[(&'static str, &'static str)]| may_write(Some("s3cret"), &headers(fields));
+        assert_eq!(write(&[("authorization", "Bearer s3cret")]), Ok(()));
+        assert_eq!(write(&[("authorization", "bearer other")]), Err(Refusal::WrongToken));
+        for none in [&[][..], &[("authorization", "Bearer ")], &[("authorization", "Basic s3cret")]] {
+            assert_eq!(write(none), Err(Refusal::NoToken), "{none:?}");
         }
     }
 

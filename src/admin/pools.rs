@@ -10,9 +10,10 @@ use utoipa::ToSchema;
 use super::extract::Path;
 use super::problem::Problem;
 use super::views::{MemberView, PoolView};
-use crate::control::Control;
+use crate::control::{Control, Few};
 use crate::health::Admin;
 use crate::pool::Member;
+use crate::snapshot::{Served, Snapshot};
 
 /// What can be done with a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ToSchema)]
@@ -52,7 +53,7 @@ pub async fn pools(State(control): State<Arc<Control>>) -> Json<Vec<PoolView>> {
 )]
 pub async fn pool(State(control): State<Arc<Control>>, Path(name): Path<String>) -> Result<Json<PoolView>, Problem> {
     let snapshot = control.snapshot();
-    let pool = snapshot.pools.get(&name).ok_or_else(|| no_pool(&name))?;
+    let pool = snapshot.pools.get(&name).ok_or_else(|| no_pool(&name, &snapshot))?;
     Ok(Json(PoolView::new(&control, pool)))
 }
 
@@ -80,8 +81,8 @@ pub async fn act(
     Path((pool, member, action)): Path<(String, String, String)>,
 ) -> Result<Json<MemberView>, Problem> {
     let snapshot = control.snapshot();
-    let served = snapshot.pools.get(&pool).ok_or_else(|| no_pool(&pool))?;
-    let no_member = || Problem::new(StatusCode::NOT_FOUND, format!("pool {pool:?} has no member {member:?}"));
+    let served = snapshot.pools.get(&pool).ok_or_else(|| no_pool(&pool, &snapshot))?;
+    let no_member = || no_member(served, &pool, &member);
     let roster = served.live.roster();
     let id = match named(roster.members(), &member).as_slice() {
         [] => return Err(no_member()),
@@ -137,11 +138,20 @@ fn ambiguous(wanted: &str, several: &[&Arc<Member>], members: &[Arc<Member>]) ->
         let short = [&**address, name.as_str()].into_iter().find(is_alone).map(str::to_owned);
         short.unwrap_or_else(|| format!("{address} {name}"))
     };
-    let called = several.iter().map(called).collect::<Vec<_>>().join(", ");
-    let why = format!("{wanted:?} is {} members; name one: {called}", several.len());
+    let called: Vec<String> = several.iter().map(called).collect();
+    let why = format!("{wanted:?} is {} members; name one: {}", several.len(), Few::of(called.iter()));
     Problem::new(StatusCode::CONFLICT, why)
 }
 
-fn no_pool(name: &str) -> Problem {
-    Problem::new(StatusCode::NOT_FOUND, format!("no pool {name:?}"))
+fn no_pool(name: &str, snapshot: &Snapshot) -> Problem {
+    let mut known: Vec<String> = snapshot.pools.keys().cloned().collect();
+    known.sort();
+    Problem::new(StatusCode::NOT_FOUND, format!("no pool {name:?}; {}", Few::of(known.iter()).there_are()))
+}
+
+fn no_member(served: &Served, pool: &str, wanted: &str) -> Problem {
+    let roster = served.live.roster();
+    let known: Vec<String> = roster.members().iter().map(|member| member.label().to_string()).collect();
+    let there_are = Few::of(known.iter()).there_are();
+    Problem::new(StatusCode::NOT_FOUND, format!("pool {pool:?} has no member {wanted:?}; {there_are}"))
 }

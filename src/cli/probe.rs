@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::config::{self, Config, Member, Pool, Probe, Problem};
+use crate::control::Few;
 use crate::discovery::Desk;
 use crate::health::{Outcome, Reason, Sample};
 use crate::probe::{Check, CheckError, Exchange, Recipe, Secured};
@@ -40,7 +41,7 @@ pub struct Args {
 #[derive(Debug, thiserror::Error)]
 pub enum ProbeError {
     /// No such pool.
-    #[error("no pool {pool:?}; there {}", listed(known))]
+    #[error("no pool {pool:?}; {}", Few::of(known.iter()).there_are())]
     Pool {
         /// As given.
         pool: String,
@@ -48,7 +49,7 @@ pub enum ProbeError {
         known: Vec<String>,
     },
     /// No such member.
-    #[error("pool {pool:?} has no member {member:?}; there {}", listed(known))]
+    #[error("pool {pool:?} has no member {member:?}; {}", Few::of(known.iter()).there_are())]
     Member {
         /// Its name.
         pool: String,
@@ -264,14 +265,6 @@ fn gated(sample: &Sample, pool: &Pool) -> Outcome {
 
 fn ms(duration: Option<Duration>) -> String {
     duration.map_or_else(|| "-".to_owned(), |duration| format!("{:.2} ms", duration.as_secs_f64() * 1000.0))
-}
-
-fn listed(known: &[String]) -> String {
-    match known {
-        [] => "is none".to_owned(),
-        [one] => format!("is {one}"),
-        many => format!("are {}", many.join(", ")),
-    }
 }
 
 #[cfg(test)]

@@ -142,6 +142,15 @@ impl<'a> Few<'a> {
         }
         few
     }
+
+    /// `there are web, api`, for who asked for another one.
+    pub fn there_are(&self) -> String {
+        match self.count {
+            0 => "there is none".to_owned(),
+            1 => format!("there is {self}"),
+            _ => format!("there are {self}"),
+        }
+    }
 }
 
 impl std::fmt::Display for Few<'_> {
@@ -165,5 +174,7 @@ mod tests {
         assert_eq!([shown(0), shown(1), shown(2)], ["", "m0", "m0, m1"]);
         assert!(shown(SHOWN).ends_with("m9") && shown(SHOWN + 1).ends_with("m9 and 1 more"));
         assert!(shown(30_000).ends_with("m9 and 29990 more"));
+        let there = |count: usize| Few::of(labels[..count].iter()).there_are();
+        assert_eq!([there(0), there(1), there(2)], ["there is none", "there is m0", "there are m0, m1"]);
     }
 }
