@@ -8,6 +8,7 @@ mod outside;
 mod probe;
 mod reload;
 mod run;
+mod standing;
 
 use std::ffi::OsString;
 use std::io::{self, IsTerminal};
@@ -53,6 +54,8 @@ enum Command {
     /// would; --offline leaves that out.
     Check(check::Args),
     /// Run each probe of a pool once from here, and show what was sent, what came, and the sample
+    ///
+    /// Exits with 0 if every member that was asked has passed, and with 1 otherwise.
     Probe(probe::Args),
     /// Have the running proxy read its configuration again, and print what that has changed
     ///
@@ -61,13 +64,19 @@ enum Command {
     Reload(reload::Args),
     /// Give a member of the running proxy nothing new; what runs there may finish
     ///
-    /// Holds until `enable`, until the file changes that member's `state`, or until the proxy ends.
+    /// Holds until `enable`, until the file changes that member's `state`, until the member leaves the file (one that comes
+    /// back with a later save is a new one), or until the proxy ends.
+    ///
+    /// Tunnels, such as WebSockets, go on as long as both sides like: a drain does not end them. To be rid of them take the
+    /// member out of the file; they have the pool's `tunnels.drain` then.
+    ///
+    /// Where the pool is worse off for it, that is said on standard error; the exit code is 0 all the same.
     Drain(member::DrainArgs),
     /// Let a member of the running proxy take traffic again, if it is healthy
     Enable(member::Args),
     /// Take a member of the running proxy out: no traffic and no probes
     ///
-    /// Holds as long as `drain` does.
+    /// Holds as long as `drain` does, and says what `drain` does. What runs there may finish, and so may tunnels.
     Disable(member::Args),
     /// Watch it work: the proxy with four embedded origins that misbehave in turn
     Demo {

@@ -35,7 +35,7 @@ const MAX_ANSWER: usize = 256 << 20;
 /// Which proxy, and how to speak to it.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Operator {
-    /// The admin listener of the running proxy: HOST:PORT or http://HOST:PORT
+    /// The admin listener of the running proxy: HOST:PORT, http://HOST:PORT, or HOST for its port 9900
     #[arg(long, env = "PULSEGATE_ADMIN", default_value = "127.0.0.1:9900", value_name = "ADDR", value_parser = authority)]
     admin: Authority,
     /// A file that holds the admin token; else $PULSEGATE_TOKEN is the token
@@ -107,6 +107,9 @@ pub struct Refusal {
     /// All of it.
     #[serde(skip)]
     body: String,
+    /// Where the token came from that was sent, if one was.
+    #[serde(skip)]
+    token_from: Option<String>,
 }
 
 impl Operator {
@@ -122,7 +125,9 @@ impl Operator {
     pub async fn ask(&self, method: Method, path: &str) -> Result<String, AskError> {
         let nobody = |cause: String| AskError::Nobody { admin: self.admin.clone(), cause };
         let stranger = |cause: String| AskError::Stranger { admin: self.admin.clone(), cause };
-        let request = self.request(method, path)?;
+        let token = self.token()?;
+        let token_from = token.as_ref().map(|token| token.place.clone());
+        let request = self.request(method, path, token)?;
         let address = (unbracketed(self.admin.host()), self.admin.port_u16().unwrap_or(PORT));
         let dialled = timeout(CONNECT, TcpStream::connect(address)).await;
         let stream = dialled.map_err(|_| nobody("no connection in time".to_owned()))?;
@@ -139,24 +144,24 @@ impl Operator {
         let (status, body) = answered.map_err(stranger)?;
         match (status.is_success(), serde_json::from_str::<Refusal>(&body)) {
             (true, _) => Ok(body),
-            (false, Ok(refusal)) => Err(AskError::Refused(Refusal { body, ..refusal })),
+            (false, Ok(refusal)) => Err(AskError::Refused(Refusal { body, token_from, ..refusal })),
             (false, Err(_)) => Err(stranger(status.to_string())),
         }
     }
 
-    fn request(&self, method: Method, path: &str) -> Result<Request<Empty<Bytes>>, AskError> {
+    fn request(&self, method: Method, path: &str, token: Option<Token>) -> Result<Request<Empty<Bytes>>, AskError> {
         let mut request = Request::new(Empty::new());
         *request.method_mut() = method;
         *request.uri_mut() = path.parse().map_err(|error| io::Error::other(format!("{path}: {error}")))?;
         let host = HeaderValue::from_str(self.admin.as_str()).map_err(io::Error::other)?;
         request.headers_mut().insert(header::HOST, host);
-        if let Some(token) = self.token()? {
-            request.headers_mut().insert(header::AUTHORIZATION, token);
+        if let Some(token) = token {
+            request.headers_mut().insert(header::AUTHORIZATION, token.field);
         }
         Ok(request)
     }
 
-    fn token(&self) -> Result<Option<HeaderValue>, AskError> {
+    fn token(&self) -> Result<Option<Token>, AskError> {
         let (place, token) = match &self.token_file {
             Some(path) => {
                 let place = path.display().to_string();
@@ -174,11 +179,19 @@ impl Operator {
         if token.trim().is_empty() {
             return Err(wrong("is empty"));
         }
-        let mut value = HeaderValue::from_str(&format!("Bearer {}", token.trim()))
+        let mut field = HeaderValue::from_str(&format!("Bearer {}", token.trim()))
             .map_err(|_| wrong("holds a character that cannot be sent"))?;
-        value.set_sensitive(true);
-        Ok(Some(value))
+        field.set_sensitive(true);
+        Ok(Some(Token { place, field }))
     }
+}
+
+/// The token that is sent.
+struct Token {
+    /// Where it was found.
+    place: String,
+    /// As `Authorization` has it.
+    field: HeaderValue,
 }
 
 /// Runs `command` to its end, prints what it has to say, and ends with the code that says how it went.
@@ -223,14 +236,16 @@ pub fn segment(text: &str) -> String {
 }
 
 fn refusal(refusal: &Refusal) -> String {
-    match StatusCode::from_u16(refusal.status) {
-        Ok(StatusCode::UNAUTHORIZED) => {
-            format!("the proxy wants its token; give it by --token-file FILE or ${TOKEN} ({})", refusal.detail)
+    match (StatusCode::from_u16(refusal.status), &refusal.token_from) {
+        (Ok(StatusCode::UNAUTHORIZED), Some(place)) => format!("the token in {place} is not the proxy's"),
+        (Ok(StatusCode::UNAUTHORIZED), None) => {
+            format!("the proxy wants its token, and none was given: --token-file FILE or ${TOKEN} is the place for it")
         }
         _ => refusal.detail.clone(),
     }
 }
 
+/// What is given, always with its port: what is said of it later must name it whole.
 fn authority(text: &str) -> Result<Authority, String> {
     if text.starts_with("https://") {
         return Err("the admin listener speaks plain HTTP; write HOST:PORT or http://HOST:PORT".to_owned());
@@ -238,8 +253,18 @@ fn authority(text: &str) -> Result<Authority, String> {
     let bare = text.strip_prefix("http://").unwrap_or(text);
     let bare = bare.strip_suffix('/').unwrap_or(bare);
     let wrong = || "write HOST:PORT or http://HOST:PORT, such as 127.0.0.1:9900".to_owned();
+    if !bare.is_empty() && bare.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(format!("`{bare}` is no host; if it is the port write 127.0.0.1:{bare}"));
+    }
     let authority: Authority = bare.parse().map_err(|_| wrong())?;
-    if authority.host().is_empty() || bare.contains('@') { Err(wrong()) } else { Ok(authority) }
+    if authority.host().is_empty() || bare.contains('@') || bare.ends_with(':') {
+        return Err(wrong());
+    }
+    match authority.port() {
+        Some(_) if authority.port_u16().is_some() => Ok(authority),
+        Some(_) => Err(wrong()),
+        None => format!("{bare}:{PORT}").parse().map_err(|_| wrong()),
+    }
 }
 
 fn unbracketed(host: &str) -> &str {
@@ -256,7 +281,14 @@ mod tests {
             ("127.0.0.1:9900", Some("127.0.0.1:9900")),
             ("http://localhost:1/", Some("localhost:1")),
             ("[::1]:9900", Some("[::1]:9900")),
-            ("proxy", Some("proxy")),
+            ("proxy", Some("proxy:9900")),
+            ("http://localhost", Some("localhost:9900")),
+            ("[::1]", Some("[::1]:9900")),
+            ("10.0.0.1", Some("10.0.0.1:9900")),
+            ("27901", None),
+            ("http://27901/", None),
+            ("proxy:", None),
+            ("proxy:70000", None),
             ("https://proxy:9900", None),
             ("http://proxy:9900/api", None),
             ("user@proxy:1", None),

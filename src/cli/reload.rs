@@ -1,11 +1,12 @@
 //! `pulsegate reload`: the running proxy reads its configuration again, and says what came of it.
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use http::Method;
 
 use super::operator::{self, Format, Operator};
-use crate::reload::{Changes, MemberChanges, Report};
+use crate::reload::{Changes, LastChange, MemberChanges, Report};
 
 /// Arguments of `pulsegate reload`.
 #[derive(Debug, Clone, clap::Args)]
@@ -30,7 +31,7 @@ pub fn run(args: &Args) -> ExitCode {
 /// Every name of the report, a line for each kind of change.
 fn text(report: &Report) -> String {
     let mut lines = match report.unchanged {
-        true => vec![format!("generation {}, unchanged", report.generation)],
+        true => vec![format!("generation {}, unchanged{}", report.generation, taken_before(report))],
         false => vec![format!("generation {}", report.generation)],
     };
     let mut list = |what: &str, names: &[String]| {
@@ -59,6 +60,29 @@ fn text(report: &Report) -> String {
     lines.join("\n")
 }
 
+/// `; taken 0.8 s ago when the file changed: pools: 1 changed (web)`: who saves a file and asks for a reload often comes
+/// second.
+fn taken_before(report: &Report) -> String {
+    let Some(LastChange { ago_ms, cause, detail }) = &report.last_change else { return String::new() };
+    let how = match cause.as_str() {
+        "file" => "when the file changed",
+        "api" => "by the admin API",
+        "signal" => "by a signal",
+        // Of another release.
+        other => other,
+    };
+    format!("; taken {} ago {how}: {detail}", ago(*ago_ms))
+}
+
+/// A span for people: tenths of seconds where it matters, whole units where it is long.
+fn ago(ms: f64) -> String {
+    let seconds = ms / 1e3;
+    match seconds {
+        ..60.0 => format!("{seconds:.1} s"),
+        _ => humantime::format_duration(Duration::from_secs(seconds as u64)).to_string(),
+    }
+}
+
 fn members(changes: &MemberChanges) -> String {
     let MemberChanges { added, removed, new_identity, kept, unverified } = changes;
     let mut words: Vec<String> = [("added", added), ("removed", removed), ("new identity", new_identity)]
@@ -66,9 +90,15 @@ fn members(changes: &MemberChanges) -> String {
         .filter(|(_, names)| !names.is_empty())
         .map(|(how, names)| format!("{how} {}", names.join(" ")))
         .collect();
-    words.push(format!("{kept} members kept their state"));
-    if *unverified > 0 {
-        words.push(format!("{unverified} of them are unverified until the next probe"));
+    words.push(match kept {
+        1 => "1 member kept its state".to_owned(),
+        many => format!("{many} members kept their state"),
+    });
+    match (unverified, kept) {
+        (0, _) => {}
+        (1, 1) => words.push("it is unverified until the next probe".to_owned()),
+        (1, _) => words.push("1 of them is unverified until the next probe".to_owned()),
+        (many, _) => words.push(format!("{many} of them are unverified until the next probe")),
     }
     words.join("; ")
 }
@@ -109,5 +139,28 @@ mod tests {
         assert_eq!(text(&report), expected);
         let nothing = Report { generation: 4, unchanged: true, ..Report::default() };
         assert_eq!(text(&nothing), "generation 4, unchanged");
+    }
+
+    #[test]
+    fn a_reload_that_comes_second_says_what_came_first() {
+        let rows = [
+            (812.0, "file", "generation 2, unchanged; taken 0.8 s ago when the file changed: pools: 1 changed (w)"),
+            (61_000.0, "api", "generation 2, unchanged; taken 1m 1s ago by the admin API: pools: 1 changed (w)"),
+            (7.2e6, "signal", "generation 2, unchanged; taken 2h ago by a signal: pools: 1 changed (w)"),
+        ];
+        for (ago_ms, cause, expected) in rows {
+            let last_change = LastChange { ago_ms, cause: cause.to_owned(), detail: "pools: 1 changed (w)".to_owned() };
+            let report = Report { generation: 2, unchanged: true, last_change: Some(last_change), ..Report::default() };
+            assert_eq!(text(&report), expected);
+        }
+    }
+
+    #[test]
+    fn one_is_no_plural() {
+        let said = |kept, unverified| members(&MemberChanges { kept, unverified, ..MemberChanges::default() });
+        assert_eq!(said(1, 0), "1 member kept its state");
+        assert_eq!(said(1, 1), "1 member kept its state; it is unverified until the next probe");
+        assert_eq!(said(2, 1), "2 members kept their state; 1 of them is unverified until the next probe");
+        assert_eq!(said(0, 0), "0 members kept their state");
     }
 }

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 pub use follow::follow;
-pub use report::{Before, ChangedPool, Changes, MemberChanges, Members, Pools, Report};
+pub use report::{Before, ChangedPool, Changes, LastChange, MemberChanges, Members, Pools, Report};
 pub use seen::Seen;
 
 use crate::clock;
@@ -67,6 +67,8 @@ struct Last {
     may_mend: bool,
     /// Nothing before the first.
     ended: Option<Ended>,
+    /// The one that made the present generation; nothing where the start did.
+    taken: Option<Ended>,
 }
 
 /// A reload that is over.
@@ -83,7 +85,7 @@ pub struct Ended {
 impl Reloader {
     /// For a program that was started with what was `seen`.
     pub fn new(control: Arc<Control>, floor: Arc<Floor>, seen: Seen) -> Reloader {
-        Reloader { control, floor, last: Mutex::new(Last { seen, may_mend: false, ended: None }) }
+        Reloader { control, floor, last: Mutex::new(Last { seen, may_mend: false, ended: None, taken: None }) }
     }
 
     /// Reads the file, and whatever it names, again and takes it. Names are asked for again too; their answers are taken
@@ -140,7 +142,8 @@ impl Reloader {
         if cause != Cause::File {
             self.control.desk().ask_again();
         }
-        let outcome = taken.map(Arc::new).map_err(Arc::new);
+        let at = clock::monotonic();
+        let outcome = taken.map(|report| Arc::new(self.lock().dated(at, report))).map_err(Arc::new);
         // What was told of once is not told of at each look.
         let is_old = cause == Cause::File && is_known && self.lock().is_refused_like(&outcome);
         let mut last = self.lock();
@@ -148,8 +151,11 @@ impl Reloader {
         if is_old {
             return None;
         }
-        let at = clock::monotonic();
-        last.ended = Some(Ended { at, cause, outcome: outcome.clone() });
+        let ended = Ended { at, cause, outcome: outcome.clone() };
+        if outcome.as_ref().is_ok_and(|report| !report.unchanged) {
+            last.taken = Some(ended.clone());
+        }
+        last.ended = Some(ended);
         drop(last);
         self.control.reloads().note(at, end(&outcome, digest));
         told::tell(&self.control, cause, &outcome);
@@ -170,6 +176,16 @@ fn end(outcome: &Outcome, digest: u64) -> End {
 }
 
 impl Last {
+    /// `report` of a reload that ended at `at`, with the one before that counts where it changed nothing.
+    fn dated(&self, at: Duration, report: Report) -> Report {
+        let last_change = self.taken.as_ref().filter(|_| report.unchanged).and_then(|taken| {
+            let detail = taken.outcome.as_ref().ok()?.to_string();
+            let ago_ms = at.saturating_sub(taken.at).as_millis() as f64;
+            Some(LastChange { ago_ms, cause: taken.cause.as_str().to_owned(), detail })
+        });
+        Report { last_change, ..report }
+    }
+
     fn is_refused_like(&self, outcome: &Outcome) -> bool {
         let before = self.ended.as_ref().and_then(|ended| ended.outcome.as_ref().err());
         match (before, outcome) {

@@ -15,12 +15,15 @@ use crate::route::Route;
 use crate::snapshot::{Served, Snapshot};
 
 /// What a reload has changed. The command line reads what the API writes.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Report {
     /// That is in force now.
     pub generation: u64,
     /// True: there was nothing to change.
     pub unchanged: bool,
+    /// Where it is `unchanged`: the reload that made the present generation; null where the start did.
+    #[serde(default)]
+    pub last_change: Option<LastChange>,
     /// By their names.
     pub pools: Pools,
     /// Of all pools that went on; nobody of those that came or went whole.
@@ -36,6 +39,17 @@ pub struct Report {
     /// Warnings on the file.
     #[schema(value_type = Vec<Object>)]
     pub advice: Vec<Problem>,
+}
+
+/// A reload that was taken, as one that came after it and had nothing to change sees it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct LastChange {
+    /// How long before this reload, in milliseconds.
+    pub ago_ms: f64,
+    /// Who wanted it: `signal`, `api` or `file`.
+    pub cause: String,
+    /// What it changed, in a sentence.
+    pub detail: String,
 }
 
 /// The pools of two generations.

@@ -24,7 +24,8 @@ pub(super) fn tell(control: &Control, cause: Cause, outcome: &Outcome) {
             errors.iter().take(SHOWN).for_each(|problem| tracing::error!(target: "config", "{problem}"));
             if errors.len() > SHOWN {
                 let more = errors.len() - SHOWN;
-                tracing::error!(target: "config", more, "and {more} more errors");
+                let words = if more == 1 { "error" } else { "errors" };
+                tracing::error!(target: "config", more, "and {more} more {words}");
             }
             let (cause, detail) = (cause.as_str(), detail(refused, &errors));
             let message = match errors.len() {

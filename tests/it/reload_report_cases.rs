@@ -30,7 +30,7 @@ fn the_report_names_what_has_changed_and_what_needs_a_restart() {
     let report = proxy.report(&changed);
     let expected = json!({
         "generation": 2,
-        "unchanged": false,
+        "unchanged": false, "last_change": null,
         "pools": {
             "added": ["new"],
             "removed": ["api"],
@@ -144,15 +144,65 @@ fn an_operators_word_is_given_from_the_command_line() {
     // Somebody who does not wait as long as it takes.
     let ended = operate(&proxy, &["drain", "web", &address, "--wait", "10ms"], &[]);
     assert_eq!((ended.code, admin(&proxy)), (Some(1), json!("draining")), "{ended:?}");
-    assert!(ended.reason().contains("1 in flight"), "{ended:?}");
+    assert!(
+        ended.reason().contains(&format!("still 1 request on {address} after 10ms; it stays drained")),
+        "{ended:?}"
+    );
     gate.open();
     let ended = operate(&proxy, &["drain", "web", &address, "--wait", "30s"], &[]);
     assert_eq!(ended.code, Some(0), "{ended:?}");
-    assert!(ended.stdout.contains("draining; 0 in flight, 0 tunnels"), "{ended:?}");
-    for (args, words) in [(["drain", "web", "127.0.0.1:1"], "no member"), (["enable", "gone", &address], "no pool")] {
+    assert!(ended.stdout.contains("draining; 0 in flight\npool web: 1 of 2 in rotation\n"), "{ended:?}");
+    assert_eq!(ended.stderr, "", "the pool is no worse than before");
+    let known = format!("has no member \"127.0.0.1:1\"; there are {}, {address}", a.address());
+    let rows = [
+        (["drain", "web", "127.0.0.1:1"], known.as_str()),
+        (["enable", "gone", &address], "no pool \"gone\"; there is web"),
+    ];
+    for (args, words) in rows {
         let ended = operate(&proxy, &args, &[]);
         assert!(ended.code == Some(1) && ended.reason().contains(words), "{ended:?}");
     }
+}
+
+#[test]
+fn who_takes_the_last_member_out_is_told_what_that_means() {
+    let (a, b) = (Origin::start(), Origin::start());
+    let proxy = Proxy::of(&[&a, &b], "");
+    proxy.await_all_healthy();
+    a.when(When::probe(), Answer::status(503));
+    proxy.await_standing(&a, "ejected");
+    // Who passes no probe is all that is left.
+    let ended = operate(&proxy, &["drain", "web", &b.address()], &[]);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert!(ended.stderr.contains("warning: pool web is in the fallback now: nobody is healthy; 1 of 2"), "{ended:?}");
+    let ended = operate(&proxy, &["disable", "web", &a.address()], &[]);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert_eq!(ended.reason(), "pulsegate: warning: pool web is down now: nobody may serve", "{ended:?}");
+    assert!(ended.stdout.ends_with("pool web: down, nobody may serve\n"), "{ended:?}");
+    // It is no worse than before.
+    let ended = operate(&proxy, &["disable", "web", &b.address()], &[]);
+    assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""), "{ended:?}");
+    let ended = operate(&proxy, &["enable", "web", &b.address(), "--format", "json"], &[]);
+    let member: Value = serde_json::from_str(&ended.stdout).expect("json alone");
+    assert_eq!(member["admin"], "enabled", "{ended:?}");
+}
+
+#[test]
+fn a_reload_that_comes_after_the_file_was_taken_says_so() {
+    let (a, b) = (Origin::start(), Origin::start());
+    let base = format!("reload: {{ every: 1h }}\n{}", base(&a, &b));
+    let proxy = Proxy::start(&base);
+    let ended = operate(&proxy, &["reload"], &[]);
+    assert_eq!(ended.stdout, "generation 1, unchanged\n", "{ended:?}");
+    proxy.rewrite(&base.replace("  web: {", "  web: { balance: random,"));
+    eventually("it is taken", || proxy.reloads()["generation"] == 2);
+    let ended = operate(&proxy, &["reload"], &[]);
+    let said = ended.stdout.trim_end();
+    assert!(said.starts_with("generation 2, unchanged; taken "), "{ended:?}");
+    assert!(said.ends_with(" ago when the file changed: pools: 1 changed (web)"), "{ended:?}");
+    let report = proxy.admin_post("/api/v1/reload", &[]).json();
+    assert_eq!(report["last_change"]["cause"], "file", "{report}");
+    assert!(!proxy.log().iter().any(|line| line.text("target").starts_with("notify")), "{:?}", proxy.log());
 }
 
 #[test]
@@ -164,7 +214,7 @@ fn the_token_comes_from_a_file_or_the_environment_and_its_absence_is_explained()
     let rows: [Row; 6] = [
         (&["reload"], &[], 1, "--token-file"),
         (&["reload"], &[("PULSEGATE_TOKEN", "s3cret")], 0, ""),
-        (&["reload"], &[("PULSEGATE_TOKEN", "wrong")], 1, "--token-file"),
+        (&["reload"], &[("PULSEGATE_TOKEN", "wrong")], 1, "the token in $PULSEGATE_TOKEN is not the proxy's"),
         (&["reload", "--token-file", "token"], &[], 0, ""),
         (&["reload", "--token-file", "none"], &[], 1, "cannot be read"),
         (&["reload", "--token", "s3cret"], &[], 2, ""),

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use crate::harness::process::run;
 use crate::harness::proxy::{Proxy, config_of};
 use crate::harness::script::chunk_of;
 use crate::harness::tls::{Authority, TlsOrigin};
@@ -92,6 +93,25 @@ fn open_tunnels_are_counted_and_are_in_flight() {
     assert_eq!(counts(), (3.into(), 3.into(), 3.into()));
     sockets.drain(..).for_each(WebSocket::close);
     eventually("none is left", || counts() == (0.into(), 0.into(), 0.into()));
+}
+
+#[test]
+fn drain_that_waits_for_a_tunnel_says_that_it_does_not_end_it() {
+    let echo = Echo::start();
+    let proxy = Proxy::start(&config(&echo.address(), ""));
+    let mut socket = WebSocket::open(proxy.address(), "/drained");
+    assert_eq!(socket.say("here"), "here");
+    let (address, admin) = (echo.address(), proxy.admin().to_string());
+    let ended = run(proxy.dir(), &["drain", "web", &address, "--wait", "10ms", "--admin", &admin], &[]);
+    let expected = format!(
+        "pulsegate: still 1 request on {address} after 10ms, of which 1 is a tunnel, which a drain does not end; it stays drained"
+    );
+    assert_eq!((ended.code, ended.reason()), (Some(1), expected.as_str()), "{ended:?}");
+    assert!(ended.stderr.contains("warning: pool web is down now: nobody may serve"), "{ended:?}");
+    assert_eq!(socket.say("still"), "still");
+    let ended = run(proxy.dir(), &["disable", "web", &address, "--admin", &admin], &[]);
+    assert!(ended.stdout.contains("; 1 in flight, of which 1 tunnel\n"), "{ended:?}");
+    socket.close();
 }
 
 #[test]
