@@ -69,7 +69,11 @@ impl Member {
 impl Args {
     /// Says it, and warns at once where the pool serves worse than before.
     async fn say(&self, word: &str) -> Result<String, AskError> {
-        let before = self.look().await;
+        // Whoever is not there need not be asked twice.
+        let before = match self.look().await {
+            Err(error @ (AskError::Nobody { .. } | AskError::Stranger { .. })) => return Err(error),
+            looked => looked,
+        };
         let path = format!("/api/v1/pools/{}/members/{}/{word}", segment(&self.pool), segment(&self.member));
         let answer = self.operator.ask(Method::POST, &path).await?;
         if let (Ok(before), Ok(after)) = (before, self.look().await)
