@@ -14,10 +14,11 @@ const MASK: &str = "********";
 /// Of a value at most so much is looked for, in bytes: no problem quotes more.
 const LOOKED_AT: usize = 4096;
 
-/// A piece as long as this is covered where a problem quotes it, in bytes: in the value's own problems, and in others.
-const PIECE: (usize, usize) = (6, 8);
+/// A piece as long as this is covered where a problem of the value itself quotes it, in bytes. Others quote it whole: what
+/// they share with it may be the domain of a host.
+const PIECE: usize = 6;
 
-/// A value shorter than this is no secret.
+/// A value shorter than this is no secret: in its own problems, and in others.
 const SHORTEST: (usize, usize) = (3, 6);
 
 /// The values of one text that are not to be shown.
@@ -58,17 +59,17 @@ impl Hidden {
     pub(super) fn covered(&self, mark: Mark, message: String) -> String {
         let own = self.at.get(&mark).map_or(&[][..], Vec::as_slice);
         let others = self.written.keys().filter(|value| value.len() >= SHORTEST.1 && !own.contains(value));
-        let mut values: Vec<(&str, usize)> = own.iter().map(|value| (value.as_str(), PIECE.0)).collect();
-        values.extend(others.map(|value| (value.as_str(), PIECE.1)));
+        let mut values: Vec<(&str, usize)> = own.iter().map(|value| (value.as_str(), value.len().min(PIECE))).collect();
+        values.extend(others.map(|value| (value.as_str(), value.len())));
         // Of two that a piece is of, the one that has more of it is meant.
         values.sort_by_key(|(value, _)| std::cmp::Reverse(value.len()));
         let mut covered = String::with_capacity(message.len());
         for (part, is_quoted) in parts(&message) {
             let mut part = without_password(part, is_quoted);
-            for (value, piece) in &values {
+            for (value, least) in &values {
                 let (whole, written) = (part.to_ascii_lowercase(), &self.written[*value]);
                 // Beside quotes stand numbers at most, and what the system says.
-                let least = if is_quoted { value.len().min(*piece) } else { value.len() };
+                let least = if is_quoted { *least } else { value.len() };
                 if is_quoted && whole.len() >= SHORTEST.0 && own.iter().any(|o| o == value) && value.contains(&whole) {
                     part.clone_from(written);
                 } else if !part.contains(written.as_str()) {
@@ -145,7 +146,8 @@ mod tests {
             (here, "`port` cannot be 70000; write 1 to 65535", "`port` cannot be ${N}; write 1 to 65535"),
             (here, "a word `a`", "a word `a`"),
             (there, "no \"sig\" here", "no \"sig\" here"),
-            (there, "the same as `sig=SeCrEtSaS`", "the same as `${PROBE_PATH}`"),
+            (there, "the same as `/h?sv=1&sig=SeCrEtSaS`", "the same as `/${PROBE_PATH}`"),
+            (there, "the same as `&sig=SeCrEt`", "the same as `&sig=SeCrEt`"),
             (there, "`letmein now` has a blank", "`********` has a blank"),
             (there, "`http://me:pass@host:80` is no host", "`http://********@host:80` is no host"),
             (there, "`a@b` and mail to me:you@b", "`a@b` and mail to me:you@b"),
