@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use crate::harness::Connection;
 use crate::harness::eventually;
+use crate::harness::nginx::Nginx;
 use crate::harness::wait::{now, pause};
 
 /// What is asked, how often, and on what connections.
@@ -114,6 +115,13 @@ impl Paced {
         };
         let clients = (0..wish.clients).map(client).collect();
         Paced { stop, clients }
+    }
+
+    /// A small load on a member itself, past the proxy: what the machine alone does to requests meanwhile.
+    pub fn past(member: &Nginx) -> Paced {
+        let address = member.address().parse().expect("an address");
+        let wish = Wish { clients: 4, rate: 100, connections: Connections::Kept, method: "GET", path: "/past" };
+        Paced::start(address, wish)
     }
 
     /// Waits until every client has finished so many more requests; the first of them was begun before.

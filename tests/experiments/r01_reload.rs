@@ -49,6 +49,7 @@ fn reloads(way: Way, title: &'static str) {
         Paced::start(proxy.address(), wish(Connections::Kept, "/load/kept")),
         Paced::start(proxy.address(), wish(Connections::New, "/load/new")),
     ];
+    let past = Paced::past(&nginx[0]);
     let settle = |time: Duration| {
         loads.iter().for_each(Paced::fence);
         if scale.is_full() {
@@ -83,6 +84,7 @@ fn reloads(way: Way, title: &'static str) {
     let (over, after) = (now(), Vitals::of(&proxy));
     let [mut kept, new] = loads.map(Paced::finish);
     kept.add(new);
+    let past = past.finish();
     let (counted, to_sick) = requests_counted(&proxy, kept.total(), &sick);
     let reloads = Counted::of(&proxy);
     drop(tunnels);
@@ -124,8 +126,7 @@ fn reloads(way: Way, title: &'static str) {
         "1 s",
         latest <= Duration::from_secs(1),
     );
-    let (still, moving) = (kept.percentile(99, quiet, busy), kept.percentile(99, busy, over));
-    figures.slowest("quiet, while reloading", still, moving);
+    figures.slowest("quiet, while reloading", &kept, &past, [quiet, busy, over]);
     figures.finish();
 }
 

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::thread;
 use std::time::Duration;
 
-use crate::figures::{Figures, Scale};
+use crate::figures::{Figures, Scale, ms};
 use crate::harness::nginx::Nginx;
 use crate::harness::proxy::{Proxy, config_of};
 use crate::harness::wait::{now, pause};
@@ -29,6 +29,7 @@ struct Stage {
     nginx: Vec<Nginx>,
     proxy: Proxy,
     loads: [Paced; 2],
+    past: Paced,
     began: std::time::Instant,
 }
 
@@ -44,7 +45,8 @@ impl Stage {
             Paced::start(proxy.address(), wish(rate, "/load/a")),
             Paced::start(proxy.address(), wish(rate, "/load/b")),
         ];
-        Stage { scale, nginx, proxy, loads, began: now() }
+        let past = Paced::past(&nginx[0]);
+        Stage { scale, nginx, proxy, loads, past, began: now() }
     }
 
     /// The load goes on for a while.
@@ -56,10 +58,11 @@ impl Stage {
     /// Ends all of it: what came back, what the program says it has lost, and the table with what holds for every fault. `fault`
     /// is when it began.
     fn end(self, title: &'static str, fault: std::time::Instant) -> (Proxy, Tally, u64, Figures) {
-        let Stage { scale, nginx, mut proxy, loads, began } = self;
+        let Stage { scale, nginx, mut proxy, loads, past, began } = self;
         let over = now();
         let [mut tally, other] = loads.map(Paced::finish);
         tally.add(other);
+        let past = past.finish();
         proxy.signal("INT");
         let exit = proxy.wait().code();
         let ended = proxy.await_log("the end", 0, |line| line.text("message") == "ended");
@@ -68,8 +71,7 @@ impl Stage {
         figures.told("requests", tally.total());
         figures.must("failed", format!("{}: {}", tally.failed(), tally.reasons()), "0", tally.failed() == 0);
         figures.same("client, members", tally.total(), reached(&nginx, "/load/"));
-        let (quiet, faulty) = (tally.percentile(99, began, fault), tally.percentile(99, fault, over));
-        figures.slowest("before, since", quiet, faulty);
+        figures.slowest("before, since", &tally, &past, [began, fault, over]);
         figures.must("exit code", format!("{exit:?}"), "0", exit == Some(0));
         (proxy, tally, lost, figures)
     }
@@ -178,13 +180,16 @@ fn r19_fifo_has_no_reader() {
     // So many that no pipe takes them.
     stage.loads.iter().for_each(|load| load.await_each(stage.scale.of(30, 200)));
     let mut take = |reader: &mut File| drop(reader.read_to_end(&mut read));
+    let catching_up = now();
     take(&mut stopped);
     stage.while_it_goes_on();
     take(&mut stopped);
+    let gone = now();
     // The reader goes, and another one comes.
     drop(stopped);
     stage.while_it_goes_on();
     stage.loads.iter().for_each(|load| load.await_each(2));
+    let back = now();
     // This one reads to the end, as otherwise the end would wait for it and then give up.
     let next = thread::spawn({
         let mut next = reader();
@@ -199,8 +204,18 @@ fn r19_fifo_has_no_reader() {
             read
         }
     });
+    stage.while_it_goes_on();
     stage.loads.iter().for_each(|load| load.await_each(3));
+    let over = now();
     let (_, tally, lost, mut figures) = stage.end("R19: a FIFO without a reader", fault);
+    for (phase, from, to) in [
+        ("p99 while nobody reads", fault, catching_up),
+        ("p99 while its pipe is emptied twice", catching_up, gone),
+        ("p99 while there is no reader", gone, back),
+        ("p99 while another one catches up", back, over),
+    ] {
+        figures.told(phase, ms(tally.percentile(99, from, to)));
+    }
     stop.store(true, SeqCst);
     let again = next.join().expect("a reader does not panic");
     let whole = |read: &[u8]| {
