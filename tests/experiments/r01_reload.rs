@@ -15,6 +15,9 @@ use crate::way::{Counted, Way};
 /// Good files before it is measured, so that what is warm is compared: pools, allocator and all.
 const WARM: usize = 4;
 
+/// From one reload to the next, whatever of it the reload takes: settings are gone for as long in each way.
+const PACE: Duration = Duration::from_millis(275);
+
 #[test]
 fn r1_reloads_by_signal_under_load() {
     reloads(Way::Signal, "R1: reloads by SIGHUP under load");
@@ -59,23 +62,23 @@ fn reloads(way: Way, title: &'static str) {
     settle(Duration::from_secs(5));
     for round in 1..=WARM {
         way.take(&proxy, &site(round));
-        settle(Duration::from_millis(250));
+        settle(PACE);
     }
     let quiet = now();
     settle(Duration::from_secs(10));
     let (busy, vitals) = (now(), Vitals::of(&proxy));
     let (mut latest, mut open, mut peak, mut open_files) = (Duration::ZERO, sockets, vitals, [0; 2]);
     for round in WARM + 1..=WARM + rounds {
+        let began = now();
         if round % 5 == 0 {
             way.refused(&proxy, &site(round).replace("routes:", "rutes:"));
         } else {
-            let began = now();
             way.take(&proxy, &site(round));
             latest = latest.max(began.elapsed());
             assert_eq!(proxy.get(&format!("/live{round}")).status, 200, "the new route is there");
         }
         open = alive(&mut tunnels);
-        settle(Duration::from_millis(250));
+        settle(PACE.saturating_sub(began.elapsed()));
         let present = Vitals::of(&proxy);
         peak.threads = peak.threads.max(present.threads);
         let half = &mut open_files[usize::from(round > WARM + rounds / 2)];
