@@ -30,11 +30,14 @@ pub enum RequestLine {
 impl RequestLine {
     /// Looks at the next bytes; false once the line cannot be a request's.
     pub fn may_be(&mut self, bytes: &[u8]) -> bool {
-        for byte in bytes {
-            if matches!(self, RequestLine::Over | RequestLine::Malformed) {
-                break;
-            }
+        let mut rest = bytes;
+        while let [byte, behind @ ..] = rest
+            && !matches!(self, RequestLine::Over | RequestLine::Malformed)
+        {
             *self = self.after(*byte);
+            // A target may be long: what only continues it is passed over.
+            let goes_on = if *self == RequestLine::Target { continued(behind) } else { 0 };
+            rest = &behind[goes_on..];
         }
         *self != RequestLine::Malformed
     }
@@ -71,6 +74,16 @@ impl RequestLine {
     }
 }
 
+/// How many bytes only continue a target.
+fn continued(bytes: &[u8]) -> usize {
+    bytes.iter().position(|byte| ends_target(*byte)).unwrap_or(bytes.len())
+}
+
+/// Whether a target that has begun does not go on with this byte: it is over, or malformed.
+fn ends_target(byte: u8) -> bool {
+    matches!(byte, 0..=b' ' | 0x7f | b'#')
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -94,6 +107,13 @@ mod tests {
                 let found = found.or_else(|| line.whole_target_in(second).map(|at| at + cut));
                 assert_eq!(found, *expected, "{:?} cut at {cut}", String::from_utf8_lossy(bytes));
             }
+        }
+    }
+
+    #[test]
+    fn a_target_goes_on_with_what_it_is_passed_over_for() {
+        for byte in 0..=u8::MAX {
+            assert_eq!(RequestLine::Target.after(byte) != RequestLine::Target, ends_target(byte), "{byte:#x}");
         }
     }
 
