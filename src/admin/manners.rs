@@ -11,6 +11,9 @@ use tokio::time::timeout;
 
 use super::problem::Problem;
 
+/// The field that every answer of ours has: whoever is told `pulsegate reload` knows by it that it is us.
+pub const KNOWN_BY: &str = "pulsegate-api";
+
 /// The largest body, in bytes: no endpoint needs one.
 const MAX_BODY: usize = 64 * 1024;
 
@@ -25,6 +28,7 @@ pub async fn manners(request: Request, next: Next) -> Response {
     };
     let fields = response.headers_mut();
     fields.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    fields.insert(KNOWN_BY, HeaderValue::from_static("1"));
     fields.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     response
 }

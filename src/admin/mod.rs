@@ -35,6 +35,8 @@ use axum::middleware;
 use axum::routing::{MethodRouter, get, post};
 use tokio::sync::Semaphore;
 
+pub use manners::KNOWN_BY;
+
 use crate::control::{Control, SetupError};
 use crate::reload::Reloader;
 use guard::Guard;

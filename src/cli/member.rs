@@ -7,13 +7,17 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use http::Method;
+use serde_json::Value;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-use super::operator::{self, AskError, Format, Operator, segment};
+use super::operator::{self, Answer, AskError, Format, Operator, segment};
 use super::standing::{Member, Pool, member_words, pool_words, rank, running, warning};
 
 /// Between two looks whether a member has finished.
 const LOOK: Duration = Duration::from_millis(250);
+
+/// Nobody waits longer.
+const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// Which member of which pool.
 #[derive(Debug, Clone, clap::Args)]
@@ -53,22 +57,28 @@ pub fn drain(args: &DrainArgs) -> ExitCode {
     let DrainArgs { args, wait } = args;
     operator::run(&args.operator, async {
         let answer = args.say("drain").await?;
-        match (wait, serde_json::from_str::<Member>(&answer)) {
-            (Some(wait), Ok(member)) => args.wait(&member, *wait).await,
-            _ => Ok(args.shown(&answer).await),
+        match wait {
+            Some(wait) => args.wait(&answer.said, *wait).await,
+            None => Ok(args.shown(&answer).await),
         }
     })
 }
 
-impl Member {
-    fn is(&self, other: &Member) -> bool {
-        self.address == other.address && self.name == other.name
-    }
+/// How far a member is that is waited for.
+#[derive(Debug, PartialEq, Eq)]
+enum Look<'a> {
+    Finished(&'a Member),
+    /// It has not, and this may change.
+    Busy(&'a Member),
+    /// It takes new requests again.
+    Undone(&'a Member),
+    /// It has left the pool: what runs there counts for the pool alone.
+    Gone,
 }
 
 impl Args {
     /// Says it, and warns at once where the pool serves worse than before.
-    async fn say(&self, word: &str) -> Result<String, AskError> {
+    async fn say(&self, word: &str) -> Result<Answer<Member>, AskError> {
         // Whoever is not there need not be asked twice.
         let before = match self.look().await {
             Err(error @ (AskError::Nobody { .. } | AskError::Stranger { .. })) => return Err(error),
@@ -77,50 +87,98 @@ impl Args {
         let path = format!("/api/v1/pools/{}/members/{}/{word}", segment(&self.pool), segment(&self.member));
         let answer = self.operator.ask(Method::POST, &path).await?;
         if let (Ok(before), Ok(after)) = (before, self.look().await)
-            && rank(&after.mode) > rank(&before.mode)
+            && rank(&after.said.mode) > rank(&before.said.mode)
         {
-            eprintln!("pulsegate: warning: {}", warning(&self.pool, &after));
+            eprintln!("pulsegate: warning: {}", warning(&self.pool, &after.said));
         }
         Ok(answer)
     }
 
-    async fn look(&self) -> Result<Pool, AskError> {
-        let path = format!("/api/v1/pools/{}", segment(&self.pool));
-        let answer = self.operator.ask(Method::GET, &path).await?;
-        serde_json::from_str(&answer).map_err(|error| AskError::Io(std::io::Error::other(error)))
+    async fn look(&self) -> Result<Answer<Pool>, AskError> {
+        self.operator.ask(Method::GET, &format!("/api/v1/pools/{}", segment(&self.pool))).await
     }
 
-    /// Looks until nothing runs on the member `drained`, or it is gone. Another name may have its address.
+    /// Looks until nothing runs on `drained` any more.
     async fn wait(&self, drained: &Member, wait: Duration) -> Result<String, AskError> {
-        let until = Instant::now() + wait;
+        let until = Instant::now() + wait.min(LONGEST);
         loop {
-            let looked = timeout_at(until + LOOK, self.look()).await;
-            let pool = looked.unwrap_or_else(|_| Err(late("the proxy does not answer".to_owned())))?;
-            let Some(member) = pool.members.iter().find(|member| member.is(drained)) else {
-                return Ok(format!("{} is not in {} any more", drained.address, self.pool));
-            };
-            if member.in_flight == 0 && member.tunnels == 0 {
-                return Ok(format!("{}\n{}", member_words(&self.pool, member), pool_words(&self.pool, &pool)));
-            }
-            if Instant::now() >= until {
-                return Err(late(format!("still {}; it stays {}", running(member, wait), stays(&member.admin))));
+            let silent = || late("the proxy does not answer".to_owned(), "null".to_owned());
+            let pool = timeout_at(until + LOOK, self.look()).await.unwrap_or_else(|_| Err(silent()))?;
+            let is_over = Instant::now() >= until;
+            match seen(drained, &pool.said) {
+                Look::Finished(member) => return Ok(self.ended(member, &pool)),
+                Look::Gone if pool.said.in_flight == 0 => {
+                    return Ok(self.said(gone(drained, &self.pool, 0), || removed(drained, 0)));
+                }
+                Look::Undone(member) => {
+                    let words = format!("{}; it was enabled meanwhile", member_words(&self.pool, member));
+                    return Err(late(words, raw(member, &pool)));
+                }
+                Look::Busy(member) if is_over => {
+                    let words = format!("still {}; it stays {}", running(member, wait), stays(&member.admin));
+                    return Err(late(words, raw(member, &pool)));
+                }
+                Look::Gone if is_over => {
+                    let left = pool.said.in_flight;
+                    return Err(late(gone(drained, &self.pool, left), removed(drained, left)));
+                }
+                Look::Busy(_) | Look::Gone => {}
             }
             sleep_until((Instant::now() + LOOK).min(until)).await;
         }
     }
 
     /// The member as it was answered, and the pool as it is now.
-    async fn shown(&self, answer: &str) -> String {
-        match (self.operator.format(), serde_json::from_str::<Member>(answer)) {
-            (Format::Text, Ok(member)) => {
-                let member = member_words(&self.pool, &member);
-                // What was asked for is done, whether or not the pool can be looked at.
-                self.look().await.map_or(member.clone(), |pool| format!("{member}\n{}", pool_words(&self.pool, &pool)))
-            }
-            // A proxy of another release says more, or less.
-            _ => answer.to_owned(),
+    async fn shown(&self, answer: &Answer<Member>) -> String {
+        if self.operator.format() == Format::Json {
+            return answer.body.clone();
+        }
+        let member = member_words(&self.pool, &answer.said);
+        // What was asked for is done, whether or not the pool can be looked at.
+        let pool = self.look().await;
+        pool.map_or(member.clone(), |pool| format!("{member}\n{}", pool_words(&self.pool, &pool.said)))
+    }
+
+    fn ended(&self, member: &Member, pool: &Answer<Pool>) -> String {
+        let words = format!("{}\n{}", member_words(&self.pool, member), pool_words(&self.pool, &pool.said));
+        self.said(words, || raw(member, pool))
+    }
+
+    fn said(&self, words: String, body: impl FnOnce() -> String) -> String {
+        match self.operator.format() {
+            Format::Text => words,
+            Format::Json => body(),
         }
     }
+}
+
+/// How far `drained` is by what `pool` says. Another name may have its address.
+fn seen<'a>(drained: &Member, pool: &'a Pool) -> Look<'a> {
+    let Some(member) = pool.members.iter().find(|member| member.is(drained)) else { return Look::Gone };
+    match (member.admin.as_str(), member.in_flight, member.tunnels) {
+        ("enabled", ..) => Look::Undone(member),
+        (_, 0, 0) => Look::Finished(member),
+        _ => Look::Busy(member),
+    }
+}
+
+/// The member as it came with the pool.
+fn raw(member: &Member, pool: &Answer<Pool>) -> String {
+    let came = serde_json::from_str::<Value>(&pool.body).unwrap_or_default();
+    let members = came["members"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let is_it = |found: &&Value| found["address"] == *member.address && found["name"] == *member.name;
+    members.iter().find(is_it).map_or_else(|| "null".to_owned(), Value::to_string)
+}
+
+fn gone(drained: &Member, pool: &str, in_flight: u32) -> String {
+    format!("{} is not in {pool} any more; {in_flight} in flight in the whole pool", drained.address)
+}
+
+/// In place of a member that has left its pool, which serves `in_flight`.
+fn removed(drained: &Member, in_flight: u32) -> String {
+    let Member { address, name, .. } = drained;
+    serde_json::json!({ "address": address, "name": name, "standing": "removed", "pool_in_flight": in_flight })
+        .to_string()
 }
 
 /// Somebody may have said another word meanwhile.
@@ -128,6 +186,6 @@ fn stays(admin: &str) -> &str {
     if admin == "draining" { "drained" } else { admin }
 }
 
-fn late(words: String) -> AskError {
-    AskError::Io(std::io::Error::other(words))
+fn late(words: String, body: String) -> AskError {
+    AskError::Late { words, body }
 }

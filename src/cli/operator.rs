@@ -3,22 +3,27 @@
 //! Not here: what is asked for (`reload`, `member`).
 
 use std::fmt::Write as _;
-use std::io::{self, Write as _};
+use std::fs::File;
+use std::io::{self, Read as _, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use bytes::Bytes;
 use clap::ValueEnum;
+use http::response::Parts;
 use http::uri::Authority;
 use http::{HeaderValue, Method, Request, StatusCode, header};
 use http_body_util::{BodyExt, Empty, Limited};
-use hyper::client::conn::http1;
+use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use tokio::net::TcpStream;
+use tokio::sync::OnceCell;
 use tokio::time::timeout;
 
+use crate::admin::KNOWN_BY;
 use crate::config::Problem;
 
 /// Port of the admin listener where none is given.
@@ -31,6 +36,8 @@ const CONNECT: Duration = Duration::from_secs(5);
 const ANSWER: Duration = Duration::from_secs(60);
 /// An answer is not read beyond this.
 const MAX_ANSWER: usize = 256 << 20;
+/// A token is not read beyond this.
+const MAX_TOKEN: u64 = 64 << 10;
 
 /// Which proxy, and how to speak to it.
 #[derive(Debug, Clone, clap::Args)]
@@ -43,6 +50,9 @@ pub struct Operator {
     /// The token itself cannot be an argument: whoever is on this machine can read those.
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
+    /// What that file holds. It may be a pipe, which says it once.
+    #[arg(skip)]
+    token: OnceCell<String>,
     /// Lines for people, or what the API answers
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
@@ -91,9 +101,26 @@ pub enum AskError {
     /// It will not.
     #[error("{}", refusal(.0))]
     Refused(Refusal),
+    /// What was waited for has not come.
+    #[error("{words}")]
+    Late {
+        /// How it stands.
+        words: String,
+        /// The same as the API has it.
+        body: String,
+    },
     /// The runtime cannot be had, or nobody reads the output.
     #[error(transparent)]
     Io(#[from] io::Error),
+}
+
+/// An answer of the API.
+#[derive(Debug)]
+pub struct Answer<T> {
+    /// As it came.
+    pub body: String,
+    /// What is read of it.
+    pub said: T,
 }
 
 /// What the API says when it will not (RFC 9457).
@@ -118,14 +145,16 @@ impl Operator {
         self.format
     }
 
-    /// Sends one request without a body; the answer's body, where it is a good one.
+    /// Sends one request without a body; the answer, where it is a good one. Whoever does not answer as the admin API does is
+    /// sent neither that nor the token: it may be an application, which has a meaning of its own for both.
     ///
     /// # Errors
     /// There is no good answer.
-    pub async fn ask(&self, method: Method, path: &str) -> Result<String, AskError> {
+    pub async fn ask<T: DeserializeOwned>(&self, method: Method, path: &str) -> Result<Answer<T>, AskError> {
         let nobody = |cause: String| AskError::Nobody { admin: self.admin.clone(), cause };
         let stranger = |cause: String| AskError::Stranger { admin: self.admin.clone(), cause };
-        let token = self.token()?;
+        let greeting = self.request(Method::GET, "/livez", None)?;
+        let token = self.token().await?;
         let token_from = token.as_ref().map(|token| token.place.clone());
         let request = self.request(method, path, token)?;
         let address = (unbracketed(self.admin.host()), self.admin.port_u16().unwrap_or(PORT));
@@ -135,17 +164,25 @@ impl Operator {
         let exchange = async {
             let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(|e| e.to_string())?;
             tokio::spawn(connection);
-            let answer = sender.send_request(request).await.map_err(|error| error.to_string())?;
-            let (head, body) = answer.into_parts();
-            let body = Limited::new(body, MAX_ANSWER).collect().await.map_err(|error| error.to_string())?;
-            Ok((head.status, String::from_utf8_lossy(&body.to_bytes()).into_owned()))
+            let (head, _) = exchanged(&mut sender, greeting).await?;
+            if !head.headers.contains_key(KNOWN_BY) {
+                return Err(format!("{} to `GET /livez`, without `{KNOWN_BY}`", head.status));
+            }
+            exchanged(&mut sender, request).await
         };
         let answered = timeout(ANSWER, exchange).await.map_err(|_| nobody("no answer in time".to_owned()))?;
-        let (status, body) = answered.map_err(stranger)?;
-        match (status.is_success(), serde_json::from_str::<Refusal>(&body)) {
-            (true, _) => Ok(body),
-            (false, Ok(refusal)) => Err(AskError::Refused(Refusal { body, token_from, ..refusal })),
-            (false, Err(_)) => Err(stranger(status.to_string())),
+        let (head, body) = answered.map_err(stranger)?;
+        let kind = head.headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+        match (head.status.is_success(), kind) {
+            (true, "application/json") => match serde_json::from_str(&body) {
+                Ok(said) => Ok(Answer { body, said }),
+                Err(error) => Err(stranger(format!("{}, and {error}", head.status))),
+            },
+            (false, "application/problem+json") => match serde_json::from_str::<Refusal>(&body) {
+                Ok(refusal) => Err(AskError::Refused(Refusal { body, token_from, ..refusal })),
+                Err(error) => Err(stranger(format!("{}, and {error}", head.status))),
+            },
+            _ => Err(stranger(format!("{} of type `{kind}`", head.status))),
         }
     }
 
@@ -161,13 +198,13 @@ impl Operator {
         Ok(request)
     }
 
-    fn token(&self) -> Result<Option<Token>, AskError> {
+    async fn token(&self) -> Result<Option<Token>, AskError> {
         let (place, token) = match &self.token_file {
             Some(path) => {
                 let place = path.display().to_string();
-                match std::fs::read_to_string(path) {
-                    Ok(text) => (place, text),
-                    Err(error) => return Err(AskError::Token { place, cause: format!("cannot be read: {error}") }),
+                match self.token.get_or_try_init(|| text_of(path.clone())).await {
+                    Ok(text) => (place, text.clone()),
+                    Err(cause) => return Err(AskError::Token { place, cause: format!("cannot be read: {cause}") }),
                 }
             }
             None => match std::env::var(TOKEN) {
@@ -194,6 +231,28 @@ struct Token {
     field: HeaderValue,
 }
 
+async fn exchanged(
+    sender: &mut SendRequest<Empty<Bytes>>,
+    request: Request<Empty<Bytes>>,
+) -> Result<(Parts, String), String> {
+    sender.ready().await.map_err(|error| error.to_string())?;
+    let (head, body) = sender.send_request(request).await.map_err(|error| error.to_string())?.into_parts();
+    let body = Limited::new(body, MAX_ANSWER).collect().await.map_err(|error| error.to_string())?;
+    Ok((head, String::from_utf8_lossy(&body.to_bytes()).into_owned()))
+}
+
+/// What a file with a token holds. It may be a pipe, whose other end may keep us waiting, or a device without an end.
+async fn text_of(path: PathBuf) -> Result<String, String> {
+    let reading = tokio::task::spawn_blocking(move || {
+        let mut text = String::new();
+        File::open(path)?.take(MAX_TOKEN).read_to_string(&mut text).map(|_| text)
+    });
+    let Ok(read) = timeout(ANSWER, reading).await else {
+        return Err(format!("nothing came in {} s", ANSWER.as_secs()));
+    };
+    read.map_err(|error| error.to_string())?.map_err(|error: io::Error| error.to_string())
+}
+
 /// Runs `command` to its end, prints what it has to say, and ends with the code that says how it went.
 pub fn run<F>(operator: &Operator, command: F) -> ExitCode
 where
@@ -212,11 +271,14 @@ where
             ExitCode::SUCCESS
         }
         Err(error) => {
-            if let AskError::Refused(refusal) = &error {
-                match operator.format {
-                    Format::Json => drop(writeln!(io::stdout(), "{}", refusal.body.trim_end())),
-                    Format::Text => refusal.problems.iter().for_each(|problem| eprintln!("{problem}")),
+            match (&error, operator.format) {
+                (AskError::Refused(Refusal { body, .. }) | AskError::Late { body, .. }, Format::Json) => {
+                    drop(writeln!(io::stdout(), "{}", body.trim_end()));
                 }
+                (AskError::Refused(refusal), Format::Text) => {
+                    refusal.problems.iter().for_each(|problem| eprintln!("{problem}"));
+                }
+                _ => {}
             }
             super::fail(&error)
         }
@@ -241,6 +303,7 @@ fn refusal(refusal: &Refusal) -> String {
         (Ok(StatusCode::UNAUTHORIZED), None) => {
             format!("the proxy wants its token, and none was given: --token-file FILE or ${TOKEN} is the place for it")
         }
+        (Ok(status), _) if refusal.detail.is_empty() => format!("the proxy answers {status}, and does not say why"),
         _ => refusal.detail.clone(),
     }
 }
@@ -292,6 +355,12 @@ mod tests {
             ("https://proxy:9900", None),
             ("http://proxy:9900/api", None),
             ("user@proxy:1", None),
+            ("127.0.0.1:99009", None),
+            ("localhost:65536", None),
+            ("localhost:65535", Some("localhost:65535")),
+            ("127.0.0.1:", None),
+            ("[::1]:", None),
+            ("http://127.0.0.1:/", None),
             ("", None),
         ];
         for (text, expected) in rows {

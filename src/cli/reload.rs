@@ -19,11 +19,10 @@ pub struct Args {
 pub fn run(args: &Args) -> ExitCode {
     let operator = &args.operator;
     operator::run(operator, async {
-        let answer = operator.ask(Method::POST, "/api/v1/reload").await?;
-        match (operator.format(), serde_json::from_str::<Report>(&answer)) {
-            (Format::Text, Ok(report)) => Ok(text(&report)),
-            // A proxy of another release says more, or less.
-            _ => Ok(answer),
+        let answer = operator.ask::<Report>(Method::POST, "/api/v1/reload").await?;
+        match operator.format() {
+            Format::Text => Ok(text(&answer.said)),
+            Format::Json => Ok(answer.body),
         }
     })
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::Deserialize;
 
 /// What is read of the API's member.
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 pub struct Member {
     /// Its address.
     pub address: String,
@@ -33,8 +33,17 @@ pub struct Pool {
     pub in_rotation: usize,
     /// Of how many.
     pub total: usize,
+    /// Requests that all members serve, those included that have left.
+    pub in_flight: u32,
     /// All of them.
     pub members: Vec<Member>,
+}
+
+impl Member {
+    /// Whether that is the same one: another name may have its address.
+    pub fn is(&self, other: &Member) -> bool {
+        self.address == other.address && self.name == other.name
+    }
 }
 
 /// How bad a mode is, for comparison; a word that is not known is as good as any.
@@ -110,7 +119,7 @@ mod tests {
     use super::*;
 
     fn pool(mode: &str) -> Pool {
-        Pool { mode: mode.to_owned(), tier: Some(1), in_rotation: 1, total: 4, members: Vec::new() }
+        Pool { mode: mode.to_owned(), tier: Some(1), in_rotation: 1, total: 4, in_flight: 0, members: Vec::new() }
     }
 
     #[test]

@@ -226,6 +226,102 @@ fn the_token_comes_from_a_file_or_the_environment_and_its_absence_is_explained()
     }
 }
 
+/// Runs `drain --wait` on `b`, which has a request that `meanwhile` is called with, and gives what it says in the end.
+#[track_caller]
+fn drained(more: &str, format: &str, meanwhile: impl FnOnce(&Proxy, &Origin, &Origin)) -> Ended {
+    let (a, b, gate) = (Origin::start(), Origin::start(), Gate::new());
+    b.when(When::path("/held"), Answer::status(200).held_by(&gate));
+    let proxy = Proxy::of(&[&a, &b], more);
+    proxy.await_all_healthy();
+    let mut held: Vec<_> = (0..2).map(|_| proxy.connect()).collect();
+    for client in &mut held {
+        client.send("GET /held HTTP/1.1\r\nHost: a\r\n\r\n");
+    }
+    eventually("a request is at the member", || gate.waiting() == 1);
+    let address = b.address();
+    std::thread::scope(|scope| {
+        let draining =
+            scope.spawn(|| operate(&proxy, &["drain", "web", &address, "--wait", "2s", "--format", format], &[]));
+        eventually("it drains", || proxy.member("web", &address)["admin"] == "draining");
+        meanwhile(&proxy, &a, &b);
+        draining.join().expect("it ends")
+    })
+}
+
+#[test]
+fn a_wait_for_a_drain_that_did_not_happen_fails() {
+    let ended = drained("", "text", |proxy, a, _| proxy.reload(&pool_config(&[a], "")));
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    assert!(ended.reason().contains("is not in web any more; 1 in flight in the whole pool"), "{ended:?}");
+    let enable = |proxy: &Proxy, _: &Origin, b: &Origin| {
+        let path = format!("/api/v1/pools/web/members/{}/enable", b.address());
+        assert_eq!(proxy.admin_post(&path, &[]).status, 200);
+    };
+    let ended = drained("", "json", enable);
+    assert!(ended.code == Some(1) && ended.reason().contains("it was enabled meanwhile"), "{ended:?}");
+    let member: Value = serde_json::from_str(&ended.stdout).expect("json");
+    assert_eq!((&member["admin"], &member["in_flight"]), (&json!("enabled"), &json!(1)), "{member}");
+}
+
+#[test]
+fn a_member_that_leaves_and_has_nothing_left_is_drained_and_a_wait_may_be_as_long_as_it_likes() {
+    let (a, b) = (Origin::start(), Origin::start());
+    let proxy = Proxy::of(&[&a, &b], "");
+    proxy.await_all_healthy();
+    let ended = operate(&proxy, &["drain", "web", &b.address(), "--wait", "500000000000years"], &[]);
+    assert!(ended.code == Some(0) && ended.stdout.contains("draining; 0 in flight"), "{ended:?}");
+    let json = ["drain", "web", &b.address(), "--wait", "1s", "--format", "json"];
+    let member: Value = serde_json::from_str(&operate(&proxy, &json, &[]).stdout).expect("json");
+    assert_eq!(member["admin"], "draining");
+}
+
+#[test]
+fn a_token_from_a_pipe_is_read_once() {
+    let origin = Origin::start();
+    let config = config_of(&[origin.to_string()], "probe: off");
+    let proxy = Proxy::start(&format!("admin: {{ address: \"127.0.0.1:0\", token: s3cret }}\n{config}"));
+    let pipe = proxy.dir().join("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().expect("mkfifo runs").success());
+    std::thread::scope(|scope| {
+        scope.spawn(|| std::fs::write(&pipe, "s3cret\n").expect("it is read"));
+        let words = ["drain", "web", &origin.address(), "--wait", "1s", "--token-file", "pipe"];
+        let ended = operate(&proxy, &words, &[]);
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+    });
+}
+
+/// A traffic listener is as good as anybody's application.
+#[test]
+fn whoever_is_not_the_admin_api_is_asked_for_nothing_and_believed_nothing() {
+    let origin = Origin::start();
+    origin.answer(Answer::status(200).body("{}"));
+    let proxy = Proxy::start(&config_of(&[origin.to_string()], "probe: off"));
+    let admin = proxy.address().to_string();
+    let member = origin.address();
+    let rows: [&[&str]; 4] = [
+        &["reload"],
+        &["reload", "--format", "json"],
+        &["drain", "web", &member, "--wait", "1s"],
+        &["enable", "web", &member],
+    ];
+    for args in rows {
+        let ended = run(proxy.dir(), &[args, &["--admin", &admin]].concat(), &[("PULSEGATE_TOKEN", "s3cret")]);
+        assert_eq!((ended.code, ended.stdout.as_str()), (Some(1), ""), "{args:?} {ended:?}");
+        assert!(ended.reason().contains("does not answer as the admin API does"), "{args:?} {ended:?}");
+    }
+    let asked = origin.seen();
+    assert_eq!(asked.len(), rows.len());
+    assert!(asked.iter().all(|seen| seen.target == "/livez" && seen.field("authorization").is_none()), "{asked:?}");
+}
+
+#[test]
+fn an_admin_address_with_an_impossible_port_is_a_wrong_use() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    for admin in ["127.0.0.1:99009", "127.0.0.1:", "localhost:65536"] {
+        assert_eq!(run(folder.path(), &["reload", "--admin", admin], &[]).code, Some(2), "{admin}");
+    }
+}
+
 #[test]
 fn nobody_there_or_somebody_else_is_told_apart() {
     let origin = Origin::start();
