@@ -11,6 +11,7 @@ use utoipa::ToSchema;
 use super::words;
 use crate::clock;
 use crate::control::Control;
+use crate::discovery::SourceState;
 use crate::health::{self, MemberId, Mode, Outcome, PoolHealth, Standing, Verdict};
 use crate::pool;
 use crate::snapshot::Served;
@@ -50,8 +51,21 @@ pub struct PoolView {
     queue: Option<QueueView>,
     /// Requests refused because they found no room.
     turned_away: u64,
+    /// Services and files that say who is a member; none where proxy.yaml alone does.
+    sources: Vec<SourceView>,
     /// All of them.
     members: Vec<MemberView>,
+}
+
+/// Who says that somebody is a member.
+#[derive(Debug, Serialize, ToSchema)]
+struct SourceView {
+    /// `srv` or `file`.
+    kind: &'static str,
+    /// The service, or the file's path.
+    name: String,
+    /// Why it cannot be asked or read now; what it said before holds. Null where it can.
+    trouble: Option<String>,
 }
 
 /// Requests that wait for room.
@@ -167,6 +181,7 @@ impl PoolView {
         pool.live.advance(clock::monotonic());
         let (next, origins) = (next_probes(control, pool), Origins::new(control, pool));
         let in_flight = pool.live.in_flight();
+        let sources = control.desk().sources(&pool.config).into_iter().map(SourceView::new).collect();
         pool.live.read(|health, live| {
             let picture = health.picture();
             let members = (0..live.len())
@@ -187,9 +202,17 @@ impl PoolView {
                 connections: pool.live.connections(),
                 queue: QueueView::new(pool.live.queue()),
                 turned_away: pool.live.turned_away(),
+                sources,
                 members: members.collect(),
             }
         })
+    }
+}
+
+impl SourceView {
+    fn new(source: SourceState) -> SourceView {
+        let SourceState { kind, name, trouble } = source;
+        SourceView { kind, name, trouble: trouble.map(|trouble| trouble.to_string()) }
     }
 }
 

@@ -44,6 +44,10 @@ impl MembersFile {
         for service in self.services() {
             located.extend(service.located(source).await);
         }
+        // What it said before still holds, and whoever looks at them may want to know.
+        if let (_, Some(trouble)) = self.desk.rolls().roll(&self.path) {
+            located.iter_mut().for_each(|located| located.trouble = located.trouble.take().or(Some(trouble.clone())));
+        }
         located
     }
 }

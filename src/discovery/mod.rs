@@ -18,6 +18,7 @@ mod pace;
 mod records;
 mod roll;
 mod service;
+mod sources;
 mod srv;
 mod supervise;
 mod system;
@@ -34,6 +35,7 @@ use tokio::sync::{Semaphore, watch};
 
 pub use file::MembersFile;
 pub use name::Name;
+pub use sources::SourceState;
 pub use srv::Service;
 pub use supervise::supervised;
 

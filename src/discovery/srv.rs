@@ -35,6 +35,9 @@ impl Service {
         for name in self.names() {
             located.extend(name.located(source).await);
         }
+        if let Some(trouble) = self.desk.book().targets(&self.service.name).trouble {
+            located.iter_mut().for_each(|located| located.trouble = located.trouble.take().or(Some(trouble.clone())));
+        }
         if located.is_empty() {
             let config::Service { name, known_as, weight, tier, state, capacity } = self.service.clone();
             let nobody =

@@ -251,7 +251,8 @@ fn promtool(args: &[&str], input: &str) {
     drop(stdin);
     let said = promtool.wait_with_output().expect("it ends");
     let words = [said.stdout, said.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
-    let is_fine = |line: &str| line.is_empty() || line.starts_with("Checking") || line.trim().starts_with("SUCCESS");
+    let heads = ["Checking", "Unit Testing", "SUCCESS"];
+    let is_fine = |line: &str| line.is_empty() || heads.iter().any(|head| line.trim().starts_with(head));
     assert!(said.status.success() && words.lines().all(is_fine), "promtool {args:?}: {words}");
 }
 
@@ -282,6 +283,38 @@ fn what_the_page_on_metrics_gives_to_prometheus_it_takes() {
         std::fs::write(&path, text).expect("the folder is ours");
         promtool(&["check", what, &path.to_string_lossy()], "");
     }
+}
+
+/// A list of nobody has no member that could be in trouble.
+#[test]
+fn the_alert_on_sources_rings_for_each_pool_in_trouble_once() {
+    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/metrics.md")).expect("a page");
+    let (_, rest) = page.split_once("```yaml prometheus rules\n").expect("rules");
+    let (rules, _) = rest.split_once("\n```").expect("an end");
+    let dir = tempfile::tempdir().expect("a folder");
+    std::fs::write(dir.path().join("rules"), rules).expect("the folder is ours");
+    let series = |what: &str, pool: &str, value: u32| {
+        format!("{{ series: 'pulsegate_pool_troubled_{what}{{pool=\"{pool}\"}}', values: '{value}+0x30' }}")
+    };
+    let pools = [("both", 2, 1), ("names", 1, 0), ("nobody", 0, 1), ("fine", 0, 0)];
+    let input = pools
+        .iter()
+        .flat_map(|(pool, members, sources)| [series("members", pool, *members), series("sources", pool, *sources)]);
+    let alerts = pools[..3].iter().map(|(pool, ..)| {
+        format!(
+            "{{ exp_labels: {{ severity: ticket, pool: {pool} }}, exp_annotations: {{ summary: \"names, services or files \
+             of pool {pool} cannot be asked\" }} }}"
+        )
+    });
+    let test = format!(
+        "rule_files: [rules]\ntests:\n- interval: 1m\n  input_series: [{}]\n  alert_rule_test:\n  - {{ eval_time: 20m, \
+         alertname: PulsegateSourceInTrouble, exp_alerts: [{}] }}\n",
+        input.collect::<Vec<_>>().join(", "),
+        alerts.collect::<Vec<_>>().join(", ")
+    );
+    let path = dir.path().join("test.yaml");
+    std::fs::write(&path, test).expect("the folder is ours");
+    promtool(&["test", "rules", &path.to_string_lossy()], "");
 }
 
 #[test]

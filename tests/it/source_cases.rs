@@ -11,7 +11,7 @@ use crate::harness::dnsmasq::Dnsmasq;
 use crate::harness::process::run;
 use crate::harness::proxy::{PROBE, Proxy, config_of, write_config};
 use crate::harness::tls::{Authority, TlsOrigin};
-use crate::harness::{Line, Origin, eventually};
+use crate::harness::{Line, Origin, Scrape, eventually};
 
 const SERVICE: &str = "{ srv: _http._tcp.app.test }";
 
@@ -174,6 +174,42 @@ fn a_volume_of_kubernetes_is_followed() {
     await_members(&proxy, &["127.0.0.3@127.0.0.3 1/0 healthy"]);
 }
 
+/// Members and sources in trouble, by the metrics.
+fn troubles(proxy: &Proxy) -> [f64; 2] {
+    let scrape = Scrape::of(proxy);
+    ["pool_troubled_members", "pool_troubled_sources"].map(|name| {
+        let series = format!("{name}{{pool=\"web\"}}");
+        scrape.find(&series).expect("every pool has one")
+    })
+}
+
+#[test]
+fn a_list_of_nobody_shows_its_trouble_too() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("members.yaml");
+    let proxy = filed(&file, "[]\n");
+    assert_eq!(troubles(&proxy), [0.0, 0.0]);
+    fs::remove_file(&file).expect("ours");
+    eventually("the trouble shows", || troubles(&proxy) == [0.0, 1.0]);
+}
+
+#[test]
+fn a_file_that_never_settles_is_taken_all_the_same() {
+    let origin = Origin::start_everywhere();
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("members.yaml");
+    let line = |n: u8| format!("- 127.0.0.{n}:{}\n", origin.port());
+    let proxy = filed(&file, &line(1));
+    let (part, mut n) = (folder.path().join("part"), 0);
+    eventually("it is taken", || {
+        n += 1;
+        fs::write(&part, format!("{}{}# {n}\n", line(1), line(2))).expect("ours");
+        fs::rename(&part, &file).expect("ours");
+        members(&proxy).len() == 2
+    });
+    proxy.await_log("the warning", 0, |line| line.text("message").contains("changes all the time"));
+}
+
 #[test]
 fn a_file_with_a_mistake_changes_nothing_and_is_told_of_once() {
     let origin = Origin::start_everywhere();
@@ -191,14 +227,21 @@ fn a_file_with_a_mistake_changes_nothing_and_is_told_of_once() {
         proxy.await_log("the mistake", mark, wanted);
         proxy.await_log("that it cannot be used", mark, told("cannot be used"));
         assert_eq!(members(&proxy), settled);
+        let source = proxy.pool("web")["sources"][0].clone();
+        assert_eq!((&source["kind"], &source["name"]), (&"file".into(), &file.display().to_string().into()));
+        assert!(source["trouble"].as_str().is_some_and(|trouble| trouble.contains(&words)), "{source}");
+        eventually("the trouble shows", || troubles(&proxy) == [1.0, 1.0]);
         // A reload of the other file falls over it.
         proxy.reload_is_refused();
     }
     let mark = proxy.mark();
     fs::remove_file(&file).expect("ours");
     proxy.await_log("that it is gone", mark, |line| line.is_error() && line.raw.contains("cannot be read"));
+    eventually("the trouble shows", || troubles(&proxy) == [1.0, 1.0]);
     fs::write(&file, &good).expect("ours");
     proxy.await_log("that it is good again", mark, told("can be used again"));
+    eventually("the trouble is over", || troubles(&proxy) == [0.0, 0.0]);
+    assert!(proxy.pool("web")["sources"][0]["trouble"].is_null());
     assert_eq!(members(&proxy), settled);
     let errors = proxy.log().into_iter().skip(mark).filter(|line| line.raw.contains("cannot be read")).count();
     assert_eq!(errors, 1);

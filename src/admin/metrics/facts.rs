@@ -20,6 +20,8 @@ pub struct PoolFacts {
     pub ejected: usize,
     /// Members whose source is in trouble.
     pub troubled: usize,
+    /// Services and files that are in trouble.
+    pub troubled_sources: usize,
     /// In the order of the configuration.
     pub members: Vec<MemberFacts>,
 }
@@ -45,6 +47,8 @@ impl PoolFacts {
         live.advance(now);
         let located = control.located(&served.config.name);
         let troubled = located.iter().flat_map(|located| located.iter()).filter(|l| l.trouble.is_some()).count();
+        let sources = control.desk().sources(&served.config);
+        let troubled_sources = sources.iter().filter(|source| source.trouble.is_some()).count();
         let (headline, ejectable, ejected, mut members) = live.read(|health, members| {
             let picture = health.picture();
             let both = health.members().iter().zip(members).zip(&picture.standings);
@@ -58,7 +62,7 @@ impl PoolFacts {
             (headline, picture.ejectable, picture.ejected, members.collect::<Vec<_>>())
         });
         tell_apart(&mut members);
-        PoolFacts { live, headline, ejectable, ejected, troubled, members }
+        PoolFacts { live, headline, ejectable, ejected, troubled, troubled_sources, members }
     }
 
     /// Its name.

@@ -21,6 +21,7 @@ pub fn modes(page: &mut Page, pools: &[PoolFacts]) {
         Some(pool.members.iter().filter(|member| member.live.address().is_none()).count() as f64)
     });
     each(page, &metrics::POOL_TROUBLED, pools, |pool| Some(pool.troubled as f64));
+    each(page, &metrics::POOL_TROUBLED_SOURCES, pools, |pool| Some(pool.troubled_sources as f64));
     each(page, &metrics::POOL_EJECTABLE, pools, |pool| Some(pool.ejectable as f64));
     each(page, &metrics::POOL_EJECTED, pools, |pool| Some(pool.ejected as f64));
     each(page, &metrics::POOL_FALLBACKS, pools, |pool| Some(count(pool.live.tally().fallbacks())));

@@ -116,6 +116,11 @@ pub const POOL_TROUBLED: Metric = gauge(
     &["pool"],
     "Members whose name, service or file cannot be asked or read now; most keep what was known.",
 );
+pub const POOL_TROUBLED_SOURCES: Metric = gauge(
+    "pulsegate_pool_troubled_sources",
+    &["pool"],
+    "Services and files of members that cannot be asked or read now, whoever they name.",
+);
 
 pub const POOL_EJECTABLE: Metric = gauge(
     "pulsegate_pool_ejectable",
@@ -304,6 +309,7 @@ pub const ALL: &[Metric] = &[
     POOL_MEMBERS,
     POOL_UNRESOLVED,
     POOL_TROUBLED,
+    POOL_TROUBLED_SOURCES,
     POOL_EJECTABLE,
     POOL_EJECTED,
     POOL_FALLBACKS,
