@@ -6,7 +6,8 @@
 //! - meaning: [`config`] (proxy.yaml)
 //! - live: [`pool`] (a pool while it runs), [`snapshot`] (one generation), [`telemetry`] (what it says of itself)
 //! - edges: [`listener`] (clients), [`proxy`] (a request's way), [`probe`] (asking members), [`tls`] (what
-//!   these two share of TLS), [`watch`] (files that change), [`discovery`] (names),
+//!   these two share of TLS), [`disk`] (files that may keep
+//!   us waiting), [`watch`] (files that change), [`discovery`] (names),
 //!   [`control`] (what operators may do), [`admin`] (how they ask), [`reload`] (another configuration)
 //! - assembly: [`server`], [`cli`]
 //!
@@ -19,6 +20,7 @@ pub mod clock;
 pub mod config;
 pub mod control;
 pub mod discovery;
+pub mod disk;
 pub mod health;
 pub mod listener;
 pub mod pool;

@@ -18,9 +18,15 @@ use std::time::Duration;
 use notify::{RecommendedWatcher, RecursiveMode, Watcher};
 use tokio::sync::watch;
 
+use crate::disk;
+
 /// Content must stay the same for so long before it is taken: writers in place take their time, and one change of a file is
 /// told of many times.
 pub const SETTLE: Duration = Duration::from_millis(100);
+
+/// What does not settle is taken as it is after so many looks, 10 s: else one writer without rest could keep a change out for
+/// ever.
+const RESTLESS: usize = 100;
 
 /// As many symbolic links does the system follow in one path.
 const LINKS: usize = 40;
@@ -78,9 +84,9 @@ impl Watch {
     /// Has the system tell of changes of the file at `path`. Where it will not, the look is left. To be called again after
     /// each change: the way to the file may be another.
     pub async fn listen_to(&self, path: &Path) {
-        let (shared, path) = (self.0.clone(), path.to_owned());
-        // A disk may keep us waiting. It does not panic, and without it there is still the look.
-        let _ = tokio::task::spawn_blocking(move || shared.listen_to(&path)).await;
+        let (shared, owned) = (self.0.clone(), path.to_owned());
+        // Where the disk keeps it waiting there is still the look.
+        let _ = disk::read(path, move || shared.listen_to(&owned)).await;
     }
 
     /// Waits until the system tells of something and that has settled, or until a look is due after `every`; true: told.
@@ -114,13 +120,14 @@ impl Default for Watch {
     }
 }
 
-/// What `read` finds once it finds the same twice, `now` being what it has found already.
-pub async fn settled<T, F>(mut now: T, read: impl Fn() -> F) -> T
+/// What `read` finds of the file at `path` once it finds the same twice, or has looked for long enough; `now` is what it has
+/// found already.
+pub async fn settled<T, F>(path: &Path, mut now: T, read: impl Fn() -> F) -> T
 where
     T: PartialEq,
     F: Future<Output = T>,
 {
-    loop {
+    for _ in 0..RESTLESS {
         tokio::time::sleep(SETTLE).await;
         let again = read().await;
         if again == now {
@@ -128,17 +135,22 @@ where
         }
         now = again;
     }
+    let (file, seconds) = (path.display(), (SETTLE * RESTLESS as u32).as_secs());
+    tracing::warn!(target: "watch", %file, "{file} changes all the time; after {seconds} s it is taken as it is");
+    now
 }
 
 impl Shared {
     fn listen_to(&self, path: &Path) {
         let Trail { places, names } = trail(path);
+        // Before anything is locked: a disk may keep us waiting.
+        let places: Vec<_> = places.into_iter().map(|place| (std::fs::metadata(&place), place)).collect();
         lock(&self.names).insert(path.to_owned(), names);
         let mut ears = lock(&self.ears);
-        ears.leave(path, &places);
-        for place in places {
+        ears.leave(path, &places.iter().map(|(_, place)| place.clone()).collect());
+        for (meta, place) in places {
             // What is not there cannot be listened to; its directory can.
-            let Ok(meta) = std::fs::metadata(&place) else {
+            let Ok(meta) = meta else {
                 ears.forget(&place);
                 continue;
             };

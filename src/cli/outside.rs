@@ -17,6 +17,7 @@ use crate::config::{Config, Loaded, Places, Problem, Severity, Sink};
 use crate::control::Prepared;
 use crate::discovery::Desk;
 use crate::snapshot::{Found, Located, Source};
+use crate::tls::Files;
 
 /// The same file with further advice, or with the errors that would keep it from being used here.
 pub fn tried(mut loaded: Loaded) -> Result<Loaded, Vec<Problem>> {
@@ -37,10 +38,12 @@ fn problems(config: &Arc<Config>, places: &Places) -> Vec<Problem> {
         Some(Ok(found)) => {
             problems.extend(unresolved(config, &found, places));
             problems.extend(shared(config, &found, places));
-            problems.extend(Prepared::new(config, places, found).err().unwrap_or_default());
+            problems.extend(Prepared::new(config, places, found, Files::default()).err().unwrap_or_default());
         }
         Some(Err(wrong)) => problems.extend(wrong),
-        None => problems.extend(Prepared::new(config, places, Found::default()).err().unwrap_or_default()),
+        None => {
+            problems.extend(Prepared::new(config, places, Found::default(), Files::default()).err().unwrap_or_default())
+        }
     }
     problems.extend(unwritable(&config.access_log.sink).map(|message| places.access_log_error(message)));
     problems

@@ -27,6 +27,7 @@ mod preset;
 mod probe;
 mod problem;
 mod reading;
+mod regular;
 mod resolver;
 mod roll;
 mod route;
@@ -45,6 +46,7 @@ pub use access_log::{AccessLog, AttemptField, Field, LbField, LogFilter, LogForm
 pub use address::authority;
 pub use domain::*;
 pub use problem::{Problem, Severity};
+pub use regular::{O_NONBLOCK, open_regular};
 pub use roll::{load_roll, read_roll};
 
 use hidden::Hidden;
@@ -268,11 +270,14 @@ pub fn text_of(path: &Path) -> Result<String, Vec<Problem>> {
             format!("the file has {} bytes; at most {MAX_FILE_BYTES} are read", meta.len()),
         ));
     }
-    if !meta.is_file() && path != Path::new("/dev/stdin") {
-        // A pipe may keep us waiting for ever, and a device may never end.
+    let file = match path == Path::new("/dev/stdin") {
+        true => std::fs::File::open(path).map(Some),
+        false => open_regular(path),
+    };
+    let Some(file) = file.map_err(unreadable)? else {
         return Err(refuse(Mark::START, "not a regular file".to_owned()));
-    }
-    let bytes = read_bounded(path).map_err(unreadable)?;
+    };
+    let bytes = read_bounded(file).map_err(unreadable)?;
     match String::from_utf8(bytes) {
         Ok(text) => Ok(text),
         Err(error) => {
@@ -283,9 +288,9 @@ pub fn text_of(path: &Path) -> Result<String, Vec<Problem>> {
 }
 
 /// Reads the file, but no more of it than is allowed and one byte: it may grow meanwhile.
-fn read_bounded(path: &Path) -> std::io::Result<Vec<u8>> {
+fn read_bounded(file: std::fs::File) -> std::io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    std::fs::File::open(path)?.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes)?;
+    file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes)?;
     match bytes.len() as u64 {
         ..=MAX_FILE_BYTES => Ok(bytes),
         _ => Err(std::io::Error::other(format!("it has more than {MAX_FILE_BYTES} bytes"))),

@@ -1,6 +1,7 @@
 //! What is wrong with a file, or could be better, and where.
 
 use std::fmt;
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
@@ -21,6 +22,13 @@ pub struct Problem {
     pub column: usize,
     /// Lower case; what is wrong and what to write instead.
     pub message: String,
+}
+
+impl Problem {
+    /// An error of a file of which nothing was read.
+    pub fn of_file(path: &Path, message: String) -> Problem {
+        Problem { severity: Severity::Error, file: path.display().to_string(), line: 1, column: 1, message }
+    }
 }
 
 /// How bad a problem is.

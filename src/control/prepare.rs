@@ -22,14 +22,14 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    /// Tries whatever `config` needs from outside.
+    /// Tries whatever `config` needs from outside, with what its `files` hold; one that is not among them is read.
     ///
     /// # Errors
     /// Every connection that cannot be made: a file of authorities or of a certificate that cannot be read, a key that is
     /// not the certificate's, a name that no certificate can have. A name that a source has brought is no reason to refuse
     /// anything.
-    pub fn new(config: &Config, places: &Places, found: Found) -> Result<Prepared, Vec<Problem>> {
-        let mut trial = Trial { places, files: Files::default(), problems: Vec::new() };
+    pub fn new(config: &Config, places: &Places, found: Found, files: Files) -> Result<Prepared, Vec<Problem>> {
+        let mut trial = Trial { places, files, problems: Vec::new() };
         let (mut recipes, mut outfits) = (HashMap::new(), HashMap::new());
         for (name, pool) in &config.pools {
             let recipe = trial.recipe(pool, &found);

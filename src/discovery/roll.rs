@@ -8,7 +8,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use futures_util::{StreamExt, stream};
+
 use crate::config::{self, Problem, Roll};
+use crate::disk;
 use crate::watch::{self, SETTLE, Watch};
 
 /// How often a file is looked at without being told to.
@@ -16,6 +19,9 @@ const LOOK: Duration = Duration::from_secs(5);
 
 /// How often a file that changes all the time is looked at, at a start and at a reload.
 const LOOKS: usize = 20;
+
+/// Files that are read at once.
+const AT_ONCE: usize = 32;
 
 /// What the files of members say.
 pub struct Rolls {
@@ -102,7 +108,7 @@ impl Rolls {
         if is_known(&now) {
             return false;
         }
-        let settled = watch::settled(now, || content(path)).await;
+        let settled = watch::settled(path, now, || content(path)).await;
         if is_known(&settled) {
             return false;
         }
@@ -151,38 +157,42 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// What files hold once each has stayed the same for a while: all are waited for together, and not for ever.
 async fn settled<'a>(paths: &[&'a Path]) -> Vec<(&'a Path, Content)> {
-    let mut unsettled = Vec::with_capacity(paths.len());
-    for path in paths {
-        unsettled.push((*path, content(path).await));
-    }
+    let mut unsettled = all(paths.to_vec()).await;
     let mut settled = Vec::with_capacity(paths.len());
     for _ in 0..LOOKS {
         if unsettled.is_empty() {
             break;
         }
         tokio::time::sleep(SETTLE).await;
-        for (path, before) in std::mem::take(&mut unsettled) {
-            let now = content(path).await;
+        let before = std::mem::take(&mut unsettled);
+        let now = all(before.iter().map(|(path, _)| *path).collect()).await;
+        for ((path, now), (_, before)) in now.into_iter().zip(before) {
             let is_settled = fingerprint(&now) == fingerprint(&before);
             if is_settled { &mut settled } else { &mut unsettled }.push((path, now));
         }
     }
     let restless = unsettled.into_iter().map(|(path, _)| {
         let message = format!("the file changes all the time; it did not stay the same for {} ms", SETTLE.as_millis());
-        (path, Err(vec![problem(path, message)]))
+        (path, Err(vec![Problem::of_file(path, message)]))
     });
     settled.into_iter().chain(restless).collect()
 }
 
-async fn content(path: &Path) -> Content {
-    let owned = path.to_owned();
-    let unreadable = |error: tokio::task::JoinError| vec![problem(path, format!("the file cannot be read: {error}"))];
-    tokio::task::spawn_blocking(move || config::text_of(&owned)).await.map_err(unreadable).and_then(|content| content)
+/// What each holds now, in this order.
+async fn all(paths: Vec<&Path>) -> Vec<(&Path, Content)> {
+    let owned = paths.iter().map(|path| path.to_path_buf()).collect::<Vec<_>>();
+    let contents: Vec<Content> = stream::iter(owned.into_iter().map(owned_content)).buffered(AT_ONCE).collect().await;
+    paths.into_iter().zip(contents).collect()
 }
 
-fn problem(path: &Path, message: String) -> Problem {
-    let file = path.display().to_string();
-    Problem { severity: config::Severity::Error, file, line: 1, column: 1, message }
+async fn owned_content(path: PathBuf) -> Content {
+    content(&path).await
+}
+
+async fn content(path: &Path) -> Content {
+    let owned = path.to_owned();
+    let read = disk::read(path, move || config::text_of(&owned)).await;
+    read.unwrap_or_else(|unread| Err(vec![Problem::of_file(path, format!("the file cannot be read: {unread}"))]))
 }
 
 fn understood(path: &Path, text: &str) -> Result<Roll, Vec<Problem>> {

@@ -69,16 +69,13 @@ impl Reloader {
             }
             return;
         }
-        if watch::settled(now, || self.again(&last)).await != last {
+        if watch::settled(self.control.path(), now, || self.again(&last)).await != last {
             self.turn(Cause::File).await;
         }
     }
 
     /// The files of `last` as they are now.
     async fn again(&self, last: &Seen) -> Seen {
-        let (path, last) = (self.control.path().to_owned(), last.clone());
-        let unread = last.clone();
-        // A disk may keep us waiting. Should the reading panic, the next look reads again.
-        tokio::task::spawn_blocking(move || last.again(&path)).await.unwrap_or(unread)
+        last.again(self.control.path()).await
     }
 }

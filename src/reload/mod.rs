@@ -122,19 +122,14 @@ impl Reloader {
             return Some(Err(Arc::new(Refused::Ending)));
         }
         let (path, before) = (self.control.path().to_owned(), self.lock().seen.clone());
-        // Reading may take long, and thousands of members take their time: not on the runtime that answers operators.
-        let reading = tokio::task::spawn_blocking(move || seen::read(&path, &before));
-        let read = match reading.await {
-            Ok(read) => read,
-            Err(error) => return Some(Err(Arc::new(Refused::Broken(error.to_string())))),
-        };
+        let read = seen::read(&path, &before).await;
         let is_known = read.seen == self.lock().seen;
         if cause == Cause::File && is_known && !self.lock().may_mend {
             return None;
         }
         let (may_mend, digest) = (read.loaded.is_ok(), read.loaded.as_ref().map_or(0, |loaded| loaded.digest));
         let taken = match read.loaded {
-            Ok(loaded) => take::take(&self.control, &self.floor, loaded).await,
+            Ok(loaded) => take::take(&self.control, &self.floor, loaded, read.files).await,
             Err(problems) => Err(Refused::Config(problems)),
         };
         // What a refused file wanted to know is not asked for any more.

@@ -6,7 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use crate::config::{self, Loaded, Problem};
-use crate::tls;
+use crate::disk;
+use crate::tls::Files;
 
 /// Contents, by their digests.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -24,21 +25,20 @@ pub(super) struct Read {
     pub(super) seen: Seen,
     /// What it says.
     pub(super) loaded: Result<Loaded, Vec<Problem>>,
+    /// What the files that it names hold.
+    pub(super) files: Files,
 }
 
 impl Seen {
-    /// What a start has read.
-    pub fn at_start(loaded: &Loaded) -> Seen {
-        let files = loaded.config.pem_files();
-        Seen {
-            text: loaded.digest,
-            files: files.into_iter().map(|path| (path.to_owned(), tls::digest(path))).collect(),
-        }
+    /// What a start has read: a text, and the files that it names.
+    pub fn at_start(loaded: &Loaded, files: &Files) -> Seen {
+        Seen { text: loaded.digest, files: files.digests() }
     }
 
     /// The same files as they are now. Waits for the disk.
-    pub(super) fn again(&self, path: &Path) -> Seen {
-        Seen { text: digest(&config::text_of(path)), files: files(self.files.keys().cloned().collect()) }
+    pub(super) async fn again(&self, path: &Path) -> Seen {
+        let text = text_of(path).await;
+        Seen { text: digest(&text), files: Files::at(self.files.keys().cloned().collect()).await.digests() }
     }
 
     /// The files it was read from, besides the first.
@@ -47,21 +47,34 @@ impl Seen {
     }
 }
 
-/// Reads the file at `path`; `before` was read last. Waits for the disk.
-pub(super) fn read(path: &Path, before: &Seen) -> Read {
-    let text = config::text_of(path);
+/// Reads the file at `path`, and what it names; `before` was read last. Waits for the disk.
+pub(super) async fn read(path: &Path, before: &Seen) -> Read {
+    let text = text_of(path).await;
     let digest = digest(&text);
-    let loaded = text.and_then(|text| config::parse(&path.display().to_string(), &text, &config::environment));
+    let loaded = match text {
+        Ok(text) => parsed(path, text).await,
+        Err(problems) => Err(problems),
+    };
     let named: BTreeSet<PathBuf> = match &loaded {
         Ok(loaded) => loaded.config.pem_files().into_iter().map(Path::to_owned).collect(),
         // It cannot be said which it means.
         Err(_) => before.files.keys().cloned().collect(),
     };
-    Read { seen: Seen { text: digest, files: files(named) }, loaded }
+    let files = Files::at(named).await;
+    Read { seen: Seen { text: digest, files: files.digests() }, loaded, files }
 }
 
-fn files(paths: BTreeSet<PathBuf>) -> BTreeMap<PathBuf, u64> {
-    paths.into_iter().map(|path| (path.clone(), tls::digest(&path))).collect()
+async fn text_of(path: &Path) -> Result<String, Vec<Problem>> {
+    let owned = path.to_owned();
+    let read = disk::read(path, move || config::text_of(&owned)).await;
+    read.unwrap_or_else(|unread| Err(vec![Problem::of_file(path, format!("the file cannot be read: {unread}"))]))
+}
+
+/// Thousands of members take their time: not on the runtime that answers operators.
+async fn parsed(path: &Path, text: String) -> Result<Loaded, Vec<Problem>> {
+    let name = path.display().to_string();
+    let parsing = tokio::task::spawn_blocking(move || config::parse(&name, &text, &config::environment));
+    parsing.await.unwrap_or_else(|error| Err(vec![Problem::of_file(path, format!("a fault of ours: {error}"))]))
 }
 
 fn digest(text: &Result<String, Vec<Problem>>) -> u64 {
@@ -77,8 +90,8 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn the_same_contents_are_known_again_and_no_others() {
+    #[tokio::test]
+    async fn the_same_contents_are_known_again_and_no_others() {
         let folder = tempfile::tempdir().unwrap();
         let (path, ca) = (folder.path().join("proxy.yaml"), folder.path().join("ca.pem"));
         let text = format!(
@@ -87,8 +100,8 @@ mod tests {
         );
         fs::write(&path, &text).unwrap();
         fs::write(&ca, "one").unwrap();
-        let first = read(&path, &Seen::default());
-        assert_eq!(first.seen, Seen::at_start(&first.loaded.unwrap()), "a start sees what a reload sees");
+        let first = read(&path, &Seen::default()).await;
+        assert_eq!(first.seen, Seen::at_start(&first.loaded.unwrap(), &first.files), "a start sees what a reload sees");
         let first = first.seen;
         assert_eq!(first.files(), std::slice::from_ref(&ca));
         let changes: [(&str, &dyn Fn(), bool); 7] = [
@@ -102,8 +115,8 @@ mod tests {
         ];
         for (what, change, same) in changes {
             change();
-            assert_eq!(first.again(&path) == first, same, "{what}");
-            assert_eq!(read(&path, &first).seen == first, same, "{what}");
+            assert_eq!(first.again(&path).await == first, same, "{what}");
+            assert_eq!(read(&path, &first).await.seen == first, same, "{what}");
         }
     }
 }

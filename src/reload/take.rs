@@ -5,20 +5,23 @@
 
 use std::io::ErrorKind;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::slice;
 use std::sync::Arc;
 
 use super::{Before, Refused, Report};
-use crate::config::{AdminListener, Config, Loaded, Places};
+use crate::config::{AdminListener, Config, Loaded, Places, Sink};
 use crate::control::{self, Bound, Control, Floor, Prepared, SetupError};
+use crate::disk;
 use crate::listener::Listening;
 use crate::telemetry::{AccessLog, Change};
+use crate::tls::Files;
 
-/// Has the program serve by `loaded` from here on, unless it does already.
+/// Has the program serve by `loaded`, whose files hold what `files` do, from here on, unless it does already.
 ///
 /// # Errors
 /// Why everything stays as it was.
-pub(super) async fn take(control: &Control, floor: &Floor, loaded: Loaded) -> Result<Report, Refused> {
+pub(super) async fn take(control: &Control, floor: &Floor, loaded: Loaded, files: Files) -> Result<Report, Refused> {
     let places = loaded.places().clone();
     let Loaded { mut config, advice, .. } = loaded;
     let old = control.snapshot();
@@ -30,13 +33,14 @@ pub(super) async fn take(control: &Control, floor: &Floor, loaded: Loaded) -> Re
     if control.is_draining() {
         return Err(Refused::Ending);
     }
-    let prepared = Prepared::new(&config, &places, found).map_err(Refused::Config)?;
+    let prepared = Prepared::new(&config, &places, found, files).map_err(Refused::Config)?;
     if control.is_in_force(&config, &prepared) {
         return Ok(Report { needs_restart, advice, ..Report::unchanged(&old) });
     }
-    let log = opened(control.log(), &config, &places).await?;
     let open = floor.listening();
     let bound = bound(&config, &places, floor.threads(), &open)?;
+    // Last: sockets that are not taken leave nothing behind, and a log would leave its file.
+    let log = opened(control.log(), &config, &places).await?;
     // From here on nothing can be refused any more.
     for (listening, sockets) in bound {
         floor.open(listening, sockets);
@@ -73,10 +77,15 @@ fn bound(config: &Config, places: &Places, threads: usize, open: &[Arc<Listening
 /// The access log as `config` wants it, open.
 async fn opened(log: &AccessLog, config: &Arc<Config>, places: &Places) -> Result<Change, Refused> {
     let (log, config) = (log.clone(), config.clone());
-    // A disk may keep us waiting.
-    let opening = tokio::task::spawn_blocking(move || log.prepare(&config.access_log));
-    let opened = opening.await.map_err(|error| Refused::Broken(error.to_string()))?;
-    opened.map_err(|e| Refused::Config(vec![places.access_log_error(format!("cannot open the access log: {e}"))]))
+    let refused = |cause: &dyn std::fmt::Display| {
+        Refused::Config(vec![places.access_log_error(format!("cannot open the access log: {cause}"))])
+    };
+    let path = match &config.access_log.sink {
+        Sink::File(path) => path.clone(),
+        Sink::Stdout | Sink::Off => PathBuf::new(),
+    };
+    let opened = disk::read(&path, move || log.prepare(&config.access_log)).await;
+    opened.map_err(|unread| refused(&unread))?.map_err(|error| refused(&error))
 }
 
 /// An address in use may be in use by ourselves.

@@ -7,7 +7,7 @@
 mod descriptors;
 mod signals;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -68,8 +68,13 @@ async fn serve(
     let mut ears = signals::Ears::new()?;
     let descriptors = descriptors::raise_limit();
     let (places, digest) = (loaded.places().clone(), loaded.digest);
-    // Before they are read: what changes in between is seen as a change.
-    let seen = Seen::at_start(&loaded);
+    // A disk may take its time, and the end may come meanwhile.
+    let named = loaded.config.pem_files().into_iter().map(Path::to_owned).collect();
+    let files = tokio::select! {
+        files = tls::Files::at(named) => files,
+        () = ears.end() => return Ok(None),
+    };
+    let seen = Seen::at_start(&loaded, &files);
     let config = Arc::new(loaded.config);
     let desk = Desk::new(&config);
     let asking = async {
@@ -81,7 +86,7 @@ async fn serve(
         found = asking => found.map_err(SetupError::Config)?,
         () = ears.end() => return Ok(None),
     };
-    let prepared = Prepared::new(&config, &places, found).map_err(SetupError::Config)?;
+    let prepared = Prepared::new(&config, &places, found, files).map_err(SetupError::Config)?;
     tls::try_system().map_err(SetupError::Authorities)?;
     let threads = control::threads(config.threads);
     let sockets = control::bind(&config.listeners, threads)?;
@@ -89,7 +94,12 @@ async fn serve(
         Some(admin) => Some(admin::bind(admin.address)?),
         None => None,
     };
-    let log = AccessLog::start(&config.access_log).map_err(SetupError::Log)?;
+    let wanted = config.clone();
+    let opening = tokio::task::spawn_blocking(move || AccessLog::start(&wanted.access_log));
+    let log = tokio::select! {
+        log = opening => log.map_err(std::io::Error::other)?.map_err(SetupError::Log)?,
+        () = ears.end() => return Ok(None),
+    };
     let room = descriptors::room(descriptors);
     tell_of_room(&config.listeners, room, descriptors);
     // From here on nothing can be refused any more.

@@ -2,12 +2,13 @@
 //!
 //! Everything that can be wrong with them is found here, when a configuration is read, so that a dial finds them good.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
+use futures_util::{StreamExt, stream};
 use rustls::RootCertStore;
 use rustls::crypto::ring;
 use rustls::pki_types::pem::{self, PemObject};
@@ -15,10 +16,14 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 
 use super::{TlsError, explain};
-use crate::config::{ClientCertificate, Tls};
+use crate::config::{ClientCertificate, Tls, open_regular};
+use crate::disk;
 
 /// A larger file is not one of ours.
 const MAX_BYTES: u64 = 8 << 20;
+
+/// Files that are read at once.
+const AT_ONCE: usize = 32;
 
 /// Files read for one configuration, each once, so that all who name one see the same.
 #[derive(Debug, Default)]
@@ -45,6 +50,22 @@ pub struct Client {
 }
 
 impl Files {
+    /// Reads all of `paths`, without keeping the runtime waiting, and none of them for ever. What is wrong with one is told
+    /// where it is used.
+    pub async fn at(paths: BTreeSet<PathBuf>) -> Files {
+        Files { read: stream::iter(paths.into_iter().map(content)).buffer_unordered(AT_ONCE).collect().await }
+    }
+
+    /// Of what each holds, or of why it cannot be read: another one when that changes.
+    pub fn digests(&self) -> BTreeMap<PathBuf, u64> {
+        let digest = |content: &Result<Arc<[u8]>, String>| {
+            let mut hasher = DefaultHasher::new();
+            content.hash(&mut hasher);
+            hasher.finish()
+        };
+        self.read.iter().map(|(path, content)| (path.clone(), digest(content))).collect()
+    }
+
     fn read(&mut self, path: &Path) -> Result<Arc<[u8]>, String> {
         self.read.entry(path.to_path_buf()).or_insert_with(|| read(path).map(Arc::from)).clone()
     }
@@ -175,20 +196,18 @@ fn is_encrypted(bytes: &[u8]) -> bool {
     bytes.windows(b"ENCRYPTED".len()).any(|word| word == b"ENCRYPTED")
 }
 
-/// Of what the file at `path` holds, or of why it cannot be read: another one when that changes.
-pub fn digest(path: &Path) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    read(path).hash(&mut hasher);
-    hasher.finish()
+/// What the file at `path` holds, or why that cannot be had in time.
+async fn content(path: PathBuf) -> (PathBuf, Result<Arc<[u8]>, String>) {
+    let owned = path.clone();
+    let found = disk::read(&path, move || read(&owned)).await;
+    let bytes = found.unwrap_or_else(|unread| Err(format!("cannot be read: {unread}")));
+    (path, bytes.map(Arc::from))
 }
 
-/// Reads a regular file of a sensible size: a pipe may keep us waiting for ever, and a device may never end.
+/// Reads a regular file of a sensible size.
 fn read(path: &Path) -> Result<Vec<u8>, String> {
     let words = |error: std::io::Error| format!("cannot be read: {error}");
-    let file = std::fs::File::open(path).map_err(words)?;
-    if !file.metadata().map_err(words)?.is_file() {
-        return Err("not a regular file".to_owned());
-    }
+    let Some(file) = open_regular(path).map_err(words)? else { return Err("not a regular file".to_owned()) };
     let mut bytes = Vec::new();
     file.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(words)?;
     if bytes.len() as u64 > MAX_BYTES { Err(format!("more than {MAX_BYTES} bytes")) } else { Ok(bytes) }
@@ -196,6 +215,8 @@ fn read(path: &Path) -> Result<Vec<u8>, String> {
 
 #[cfg(test)]
 mod tests {
+    use std::process::Command;
+
     use rcgen::{CertificateParams, KeyPair};
 
     use super::*;
@@ -244,6 +265,8 @@ mod tests {
             ("broken", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"),
             ("both", &format!("{key}{cert}")),
         ]);
+        let pipe = Command::new("mkfifo").arg(folder.0.path().join("pipe")).status();
+        assert!(pipe.expect("mkfifo runs").success());
         type Row<'a> = (Option<&'a str>, Option<(&'a str, &'a str)>, &'a str, TlsPart);
         let rows: &[Row<'_>] = &[
             (Some("gone"), None, "gone: cannot be read: No such file", TlsPart::Ca),
@@ -252,6 +275,9 @@ mod tests {
             (Some("broken"), None, "broken: ", TlsPart::Ca),
             (Some("torn"), None, "torn: a section of it has no end", TlsPart::Ca),
             (Some("."), None, "not a regular file", TlsPart::Ca),
+            // Or this test hangs.
+            (Some("pipe"), None, "not a regular file", TlsPart::Ca),
+            (None, Some(("cert", "pipe")), "not a regular file", TlsPart::ClientKey),
             (None, Some(("gone", "key")), "`client_cert`", TlsPart::ClientCert),
             (None, Some(("cert", "gone")), "gone: cannot be read", TlsPart::ClientKey),
             (None, Some(("cert", "cert")), "cert: no private key in it", TlsPart::ClientKey),

@@ -15,7 +15,7 @@ use std::path::PathBuf;
 
 use rustls::pki_types::ServerName;
 
-pub use material::{Client, Files, Material, digest, try_system};
+pub use material::{Client, Files, Material, try_system};
 pub use trust::client;
 pub use words::{error_within, explain};
 

@@ -5,7 +5,9 @@ use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::symlink;
 use std::path::Path;
+use std::process::Command;
 
+use crate::harness::process::run;
 use crate::harness::proxy::{Proxy, completed, config_of, pool_config};
 use crate::harness::tls::{Authority, TlsOrigin};
 use crate::harness::{Answer, Load, Origin, When, eventually};
@@ -243,6 +245,50 @@ fn a_new_authority_is_taken_as_soon_as_its_file_changes() {
     fs::write(&ca, "no certificate").expect("ours");
     proxy.await_event(mark, &[("kind", "reload"), ("reason", "refused")]);
     assert_eq!(proxy.get("/").status, 200);
+}
+
+/// Opened to be read, a pipe waits for somebody who writes.
+#[test]
+fn a_pipe_in_place_of_a_file_refuses_the_reload_and_ends_no_other() {
+    let ours = Authority::named("Ours");
+    let member = TlsOrigin::start(ours.paper(&["app1.test"]).server());
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let ca = folder.path().join("ca.pem");
+    fs::write(&ca, ours.pem()).expect("ours");
+    let config = |route: &str| {
+        let keys = format!("probe: off\nupstream: {{ tls: {{ ca: {} }} }}", ca.display());
+        let all = config_of(&[member.known_as("app1.test")], &keys);
+        all.replace("{ pool: web }", &format!("{{ path: {route}, pool: web }}"))
+    };
+    let proxy = Proxy::start(&config("/one"));
+    let mark = proxy.mark();
+    fs::remove_file(&ca).expect("ours");
+    assert!(Command::new("mkfifo").arg(&ca).status().expect("mkfifo runs").success());
+    let refused = proxy.await_log("the refusal", mark, |line| line.raw.contains("not a regular file"));
+    assert!(refused.is_error(), "{}", refused.raw);
+    proxy.reload_is_refused();
+    // A start says so too.
+    let path = proxy.dir().join("proxy.yaml");
+    let started = run(folder.path(), &["run", "-c", &path.to_string_lossy()], &[]);
+    assert!(started.code == Some(1) && started.stderr.contains("not a regular file"), "{started:?}");
+    fs::remove_file(&ca).expect("ours");
+    fs::write(&ca, ours.pem()).expect("ours");
+    proxy.reload(&config("/two"));
+    assert_eq!(proxy.get("/two").status, 200);
+}
+
+#[test]
+fn a_reload_that_is_refused_leaves_no_log_behind() {
+    let held = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let proxy = Proxy::start(&routed("/one"));
+    let log = proxy.dir().join("new.log");
+    let listeners = format!(
+        "listeners: [{{ address: \"127.0.0.1:0\", name: web }}, {{ address: \"{}\" }}]",
+        held.local_addr().expect("bound")
+    );
+    proxy.rewrite(&format!("{listeners}\naccess_log: {{ path: {} }}\n{}", log.display(), routed("/two")));
+    proxy.reload_is_refused();
+    assert!(!log.exists());
 }
 
 #[test]

@@ -29,6 +29,7 @@ pub const ROOMS: &[(&str, Layer)] = &[
     ("tls", Edges),
     ("discovery", Edges),
     ("watch", Edges),
+    ("disk", Edges),
     ("control", Edges),
     ("admin", Edges),
     ("reload", Edges),

@@ -18,6 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Change, Episode, Interrupt, KEPT_CAPACITY, Shared, is_time_to_tell};
+use crate::config::O_NONBLOCK;
 
 /// Between two tries at a reader that takes nothing: from this, doubling, up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
@@ -25,9 +26,6 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(64);
 
 /// Tries at a stuck reader once the queue is closing: three seconds of them.
 const LAST_TRIES: u32 = 50;
-
-/// `O_NONBLOCK`, which std does not name: asm-generic of Linux, and the BSDs.
-const O_NONBLOCK: i32 = if cfg!(target_os = "linux") { 0o4000 } else { 0x4 };
 
 /// Where lines go.
 #[derive(Debug)]
