@@ -12,12 +12,14 @@ import shutil
 class Peer:
     """One proxy, in one configuration."""
 
-    def __init__(self, name, about, command, files=None, log=None, status=None):
+    def __init__(self, name, about, command, files=None, log=None, status=None, strays=0):
         self.name, self.about = name, about
         # Of (listen, origin), both with address and port; `files` gives the text of each file it reads, by name.
         self.command, self.files = command, files or (lambda listen, origin: {})
         # The file in its folder that has its access log, if it has one, and where a line of that has the status.
         self.log, self.status = log, status and re.compile(status)
+        # Lines it writes for a connection that asked for nothing.
+        self.strays = strays
 
 
 def proxies(built):
@@ -30,7 +32,7 @@ def proxies(built):
         Peer("haproxy", "HAProxy", lambda *_: [program("haproxy"), "-db", "-f", "haproxy.cfg"],
              lambda listen, origin: {"haproxy.cfg": HAPROXY.format(listen=listen, origin=origin)},
              # A line that begins its flags with C is of a client that left.
-             "stdout", rb" (\d{3}) \d+ - - [^C]"),
+             "stdout", rb" (\d{3}) \d+ - - [^C]", strays=1),
     ]
 
 
