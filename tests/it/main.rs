@@ -4,14 +4,18 @@
 //! their own tests know in more detail.
 
 mod admin_cases;
+mod app_service_rows;
+mod application_gateway_rows;
 mod balance_cases;
 mod cap_cases;
 mod cli_cases;
+mod composite_rows;
 mod drain_cases;
 mod event_cases;
 mod event_stream_cases;
 mod forwarding_cases;
 mod framing_cases;
+mod front_door_rows;
 mod hangup_cases;
 mod harness;
 mod harness_cases;

@@ -1,6 +1,8 @@
 //! Keeps the documents true where a machine can: every configuration in them is one that `check` accepts, every JSON is
 //! JSON, and every relative link leads somewhere. A fence marked `yaml fragment` shows a part of a file and is not run.
 
+mod presets;
+
 use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
