@@ -10,8 +10,7 @@ use std::time::Duration;
 use criterion::{Criterion, criterion_group, criterion_main};
 use pulsegate::balance::Policy;
 use pulsegate::health::{Admin, Gates, Initial, Judge, Key, MemberId, OnAllUnhealthy, Reason, Rules, Sample, Spec};
-use pulsegate::pool::{Limits, Pick, Plan, Pool};
-use pulsegate::telemetry::EventLog;
+use pulsegate::pool::{Audience, Limits, Pick, Plan, Pool};
 
 const MEMBERS: u32 = 10_000;
 const NOW: Duration = Duration::from_secs(1);
@@ -39,6 +38,7 @@ fn plan_of(members: u32, policy: Policy) -> Plan {
         min_ejected: 0,
         on_all_unhealthy: OnAllUnhealthy::RoundRobin,
         tier_min_healthy_percent: None,
+        aggregate: None,
         gates: Gates::default(),
         probed: true,
         memory: Duration::from_secs(300),
@@ -54,8 +54,8 @@ fn plan_of(members: u32, policy: Policy) -> Plan {
 
 fn pool(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("pool of 10,000");
-    let events = Arc::new(EventLog::default());
-    let new = |plan: Plan| Pool::new("web", Duration::ZERO, plan, events.clone());
+    let audience: Arc<Audience> = Arc::default();
+    let new = |plan: Plan| Pool::new("web", Duration::ZERO, plan, audience.clone());
     let (pass, fail) =
         (Sample::pass(Duration::from_millis(1)), Sample::fail(Reason::Refused, Duration::from_millis(1)));
 

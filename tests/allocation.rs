@@ -12,7 +12,6 @@ use pulsegate::balance::{Balancer, Candidate, Policy, Rings, Seat};
 use pulsegate::config::{self, Capacity};
 use pulsegate::health::{Admin, Gates, Initial, Judge, Key, MemberId, OnAllUnhealthy, Reason, Rules, Sample, Spec};
 use pulsegate::pool::{Lease, Limits, Pick, Plan, Pool};
-use pulsegate::telemetry::EventLog;
 
 const SIZES: [u32; 2] = [10, 10_000];
 
@@ -164,6 +163,7 @@ fn pool(policy: Policy, members: u32, limits: Limits) -> Pool {
         min_ejected: 0,
         on_all_unhealthy: OnAllUnhealthy::RoundRobin,
         tier_min_healthy_percent: None,
+        aggregate: None,
         gates: Gates::default(),
         probed: true,
         memory: Duration::from_secs(300),
@@ -181,5 +181,5 @@ fn pool(policy: Policy, members: u32, limits: Limits) -> Pool {
     };
     let members = (0..members).map(member).collect();
     let plan = Plan { rules, policy, budget_percent: 20, members, limits };
-    Pool::new("web", Duration::ZERO, plan, Arc::new(EventLog::default()))
+    Pool::new("web", Duration::ZERO, plan, Arc::default())
 }

@@ -15,7 +15,7 @@ use super::domain::{
 use super::reading::spell_bytes;
 use super::spelling::{spell_duration, spell_range};
 use crate::balance::Policy;
-use crate::health::{Admin, Initial, Judge, OnAllUnhealthy, Rules};
+use crate::health::{Admin, Aggregate, Initial, Judge, OnAllUnhealthy, Rules};
 use crate::route::{Host, Route};
 
 /// Stands where a secret is.
@@ -142,6 +142,7 @@ fn pool(pool: &Pool) -> Value {
         min_ejected,
         on_all_unhealthy,
         tier_min_healthy_percent,
+        aggregate,
         gates: _,
         probed: _,
         memory: _,
@@ -155,6 +156,7 @@ fn pool(pool: &Pool) -> Value {
         ("min_ejected", Some(json!(min_ejected))),
         ("on_all_unhealthy", Some(json!(on_all_unhealthy_word(on_all_unhealthy)))),
         ("tier_min_healthy_percent", tier_min_healthy_percent.map(|percent| json!(percent))),
+        ("aggregate", aggregate.map(self::aggregate)),
         ("initial", Some(json!(initial_word(initial)))),
         ("initial_wait", Some(span(initial_wait))),
         ("probe", Some(pool.probe.as_ref().map_or(json!("off"), |p| probe(p, &pool.rules)))),
@@ -223,6 +225,11 @@ fn resolver(resolver: &Resolver) -> Value {
         ("max_refresh", Some(span(*max_refresh))),
         ("grace", Some(span(*grace))),
     ])
+}
+
+fn aggregate(aggregate: Aggregate) -> Value {
+    let Aggregate { min_healthy_percent, min_healthy } = aggregate;
+    json!({ "min_healthy_percent": min_healthy_percent, "min_healthy": min_healthy })
 }
 
 fn queue(queue: Queue) -> Value {

@@ -103,6 +103,7 @@ pub(super) struct PoolKeys {
     pub(super) min_ejected: Written<u64>,
     pub(super) on_all_unhealthy: Written<OnAllUnhealthy>,
     pub(super) tier_min_healthy_percent: Written<u64>,
+    pub(super) aggregate: Option<AggregateKeys>,
     pub(super) initial: Written<Initial>,
     pub(super) initial_wait: Written<Duration>,
     pub(super) probe: Option<Or<ProbeWord, ProbeKeys>>,
@@ -115,6 +116,13 @@ pub(super) struct PoolKeys {
     pub(super) max_connections: Written<u64>,
     pub(super) each_member: Option<CapacityKeys>,
     pub(super) queue: Option<QueueKeys>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, expecting = "a mapping such as `{ min_healthy_percent: 60, min_healthy: 1 }`")]
+pub(super) struct AggregateKeys {
+    pub(super) min_healthy_percent: Written<u64>,
+    pub(super) min_healthy: Written<u64>,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -32,7 +32,7 @@ pub(super) fn reword(message: &str, path: &[Step]) -> Complaint {
 const LATER: &[(&str, &[&str])] = &[
     ("", &["state_dir", "composites", "remediation"]),
     ("listeners[]", &["redirect_https", "tls", "protocols", "proxy_protocol"]),
-    ("pools.*", &["passive", "slow_start", "aggregate", "drain", "rescue", "replace", "sticky"]),
+    ("pools.*", &["passive", "slow_start", "drain", "rescue", "replace", "sticky"]),
     ("pools.*.probe", &["reuse", "bind"]),
     ("pools.*.balance", &["peak_ewma"]),
     ("pools.*.upstream", &["http2"]),
@@ -146,6 +146,21 @@ const SYNONYMS: &[(&str, &[&str], &str)] = &[
     ),
     ("pools.*", &["lb", "lb_policy", "policy", "algorithm", "strategy", "load_balancing", "lb_method"], "`balance`"),
     ("pools.*", &["cap", "max_ejected", "max_ejected_percent", "max_ejection_percent"], "`max_unhealthy_percent`"),
+    (
+        "pools.*",
+        &["aggregation", "health_aggregation", "health_aggregation_policy", "min_healthy", "min_healthy_percent"],
+        "`aggregate: { min_healthy_percent: 60, min_healthy: 1 }`",
+    ),
+    (
+        "pools.*.aggregate",
+        &["percent", "healthy_percent", "healthy_percent_threshold", "healthyPercentThreshold", "percentage"],
+        "`min_healthy_percent`",
+    ),
+    (
+        "pools.*.aggregate",
+        &["min", "minimum", "count", "least", "min_healthy_threshold", "minHealthyThreshold", "min_members"],
+        "`min_healthy`",
+    ),
     ("pools.*", &["panic_threshold", "fallback", "fail_open"], "`on_all_unhealthy`"),
     (
         "pools.*",

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::address::host_field;
 use super::capacity::{capacity, queue};
 use super::domain::{Capacity, HashKey, Member, Pool, Retries, Tunnels, Upstream, UpstreamHost};
-use super::file::{PoolKeys, RetryKeys, TunnelKeys, UpstreamKeys};
+use super::file::{AggregateKeys, PoolKeys, RetryKeys, TunnelKeys, UpstreamKeys};
 use super::member::{Listed, listed};
 use super::preset::{Base, Preset};
 use super::probe::{self, Probing};
@@ -15,7 +15,7 @@ use super::spelling::{Share, Spelled};
 use super::tls;
 use super::words::{BalanceWord, DEFAULT_CHOICES, DEFAULT_SENSITIVITY, Or};
 use crate::balance::Policy;
-use crate::health::{Initial, OnAllUnhealthy, Rules};
+use crate::health::{Aggregate, Initial, OnAllUnhealthy, Rules};
 
 /// Attempts and dials that one request may cause; beyond this retries are a load of their own.
 const MAX_ATTEMPTS: u32 = 10;
@@ -78,10 +78,25 @@ fn rules(keys: &PoolKeys, preset: Option<Preset>, base: &Base, probing: &Probing
         min_ejected: read.count("min_ejected", &keys.min_ejected, 0..=1).unwrap_or(0),
         on_all_unhealthy,
         tier_min_healthy_percent: read.count("tier_min_healthy_percent", &keys.tier_min_healthy_percent, 0..=100),
+        aggregate: keys.aggregate.as_ref().map(|keys| aggregate(keys, read.under("aggregate"))),
         gates: probing.gates,
         probed,
         memory: Duration::ZERO,
         rolls: Vec::new(),
+    }
+}
+
+fn aggregate(keys: &AggregateKeys, mut read: Reading<'_>) -> Aggregate {
+    let base = Aggregate::default();
+    if keys.min_healthy == Some(Spelled(0)) {
+        read.error("min_healthy", "`min_healthy: 0` would call a pool healthy in which nobody is; write at least 1");
+        return base;
+    }
+    Aggregate {
+        min_healthy_percent: read
+            .count("min_healthy_percent", &keys.min_healthy_percent, 0..=100)
+            .unwrap_or(base.min_healthy_percent),
+        min_healthy: read.count("min_healthy", &keys.min_healthy, 1..=1_000_000).unwrap_or(base.min_healthy),
     }
 }
 

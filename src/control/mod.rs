@@ -31,7 +31,7 @@ use crate::config::{Config, Problem};
 use crate::discovery::Desk;
 use crate::health::{Admin, MemberId, Mode};
 use crate::listener::Traffic;
-use crate::pool::{Member, Pool};
+use crate::pool::{Audience, Member, Pool};
 use crate::probe::{Check, Idle, Prober, Recipe, Target};
 use crate::snapshot::{Found, Located, Served, Snapshot};
 use crate::telemetry::{AccessLog, EventLog, Logging};
@@ -70,7 +70,7 @@ pub struct Parts {
     /// The present generation.
     pub snapshot: Arc<ArcSwap<Snapshot>>,
     /// Whom transitions are told.
-    pub events: Arc<EventLog>,
+    pub audience: Arc<Audience>,
     /// Of the present generation.
     pub prepared: Prepared,
     /// Who asks for the members of the present generation.
@@ -91,7 +91,7 @@ pub struct Parts {
 pub struct Control {
     path: PathBuf,
     snapshot: Arc<ArcSwap<Snapshot>>,
-    events: Arc<EventLog>,
+    audience: Arc<Audience>,
     following: Mutex<Following>,
     desk: Arc<Desk>,
     ending: watch::Sender<bool>,
@@ -119,12 +119,12 @@ pub struct Turn<'a>(#[expect(dead_code, reason = "held, not looked at")] tokio::
 impl Control {
     /// Starts probing what the present generation has.
     pub fn start(parts: Parts) -> io::Result<Control> {
-        let Parts { path, snapshot, events, prepared, desk, ending, log, logging, traffic, reloads } = parts;
+        let Parts { path, snapshot, audience, prepared, desk, ending, log, logging, traffic, reloads } = parts;
         let prober = Arc::new(Prober::start(snapshot.load().config.max_concurrent_probes)?);
         let control = Control {
             path,
             snapshot,
-            events,
+            audience,
             following: Mutex::new(Following { prepared, errands: Vec::new() }),
             desk,
             ending,
@@ -154,7 +154,7 @@ impl Control {
 
     /// Transitions so far.
     pub fn events(&self) -> &Arc<EventLog> {
-        &self.events
+        &self.audience.events
     }
 
     /// Whether the process is about to end.
@@ -263,7 +263,7 @@ impl Control {
         let mut following = self.following();
         let old = self.snapshot();
         let Prepared { found, outfits, .. } = &prepared;
-        let next = Snapshot::next(Some(&old), clock::monotonic(), config, found, outfits, &self.events);
+        let next = Snapshot::next(Some(&old), clock::monotonic(), config, found, outfits, &self.audience);
         let next = Arc::new(next);
         self.snapshot.store(next.clone());
         let before = std::mem::replace(&mut following.prepared, prepared).found;

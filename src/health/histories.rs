@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::trial::{ms, spec};
-use super::{Admin, Gates, Initial, Judge, Key, OnAllUnhealthy, Outcome, Reason, Rules, Sample, Spec};
+use super::{Admin, Aggregate, Gates, Initial, Judge, Key, OnAllUnhealthy, Outcome, Reason, Rules, Sample, Spec};
 
 /// One thing that happens, `after` ms from the one before.
 #[derive(Debug, Clone)]
@@ -42,6 +42,7 @@ prop_compose! {
         min_ejected in 0_u8..2,
         fails in prop::bool::weighted(0.25),
         tier_min in prop::option::of(0_u8..101),
+        aggregate in prop::option::of((0_u8..101, 1_u32..5)),
         max_latency in prop::option::weighted(0.3, Just(ms(100))),
         ratio in prop::option::weighted(0.5, Just(3.0)),
         probed in prop::bool::weighted(0.95),
@@ -54,6 +55,8 @@ prop_compose! {
             min_ejected,
             on_all_unhealthy: if fails { OnAllUnhealthy::Fail } else { OnAllUnhealthy::RoundRobin },
             tier_min_healthy_percent: tier_min,
+            aggregate: aggregate
+                .map(|(min_healthy_percent, min_healthy)| Aggregate { min_healthy_percent, min_healthy }),
             gates: Gates { max_latency, max_latency_ratio: ratio, ..Gates::default() },
             probed,
             memory: std::time::Duration::from_secs(1),

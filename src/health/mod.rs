@@ -6,7 +6,9 @@
 //!
 //! Not here: who gets the next request (`balance`), how a probe is made (`probe`), who is told of a change (`telemetry`).
 
+mod aggregate;
 mod cap;
+mod composite;
 mod departed;
 mod history;
 mod judge;
@@ -29,6 +31,8 @@ mod properties;
 #[cfg(test)]
 mod trial;
 
+pub use aggregate::{Aggregate, Census, State};
+pub use composite::{Source, combine, states};
 pub use history::Window;
 pub use member::Member;
 pub use pace::Pace;

@@ -2,7 +2,7 @@
 //!
 //! Drawn whole rather than patched, so that it cannot drift from what it shows. Not here: time, and what to announce.
 
-use super::{Admin, Member, Mode, OnAllUnhealthy, Rules, Standing, cap, tier};
+use super::{Admin, Census, Member, Mode, OnAllUnhealthy, Rules, Standing, State, cap, tier};
 
 /// How the pool and each member stand now.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,6 +19,10 @@ pub struct Picture {
     pub in_rotation: usize,
     /// Members of the serving tier (where none serves: of the pool).
     pub total: usize,
+    /// How the pool stands as a whole, of all its tiers: for composites and failover routes.
+    pub state: State,
+    /// The members counted for that.
+    pub census: Census,
     /// Parallel to [`PoolHealth::members`](super::PoolHealth::members).
     pub standings: Vec<Standing>,
 }
@@ -60,8 +64,11 @@ impl Picture {
             Scene::Serving(_) if standings.contains(&Standing::Kept) => Mode::Capped,
             Scene::Serving(_) => Mode::Normal,
         };
+        let census = Census::of(members);
         Picture {
             mode,
+            state: rules.aggregate.unwrap_or_default().state(census),
+            census,
             tier: serving.map(|tier| tier as u8),
             ejectable: serving.map_or(0, |tier| caps[tier].ejectable),
             ejected: serving.map_or(0, |tier| caps[tier].ejected),

@@ -10,7 +10,9 @@ use proptest::prelude::*;
 
 use super::histories::{Act, Step, any_rules, any_specs, steps};
 use super::trial::ms;
-use super::{Admin, Change, Judge, Key, Member, MemberId, Mode, Picture, PoolHealth, Rules, Spec, Standing, Verdict};
+use super::{
+    Admin, Change, Judge, Key, Member, MemberId, Mode, Picture, PoolHealth, Rules, Spec, Standing, State, Verdict,
+};
 
 /// A pool, and what its changes have told so far.
 struct Watch {
@@ -43,6 +45,7 @@ impl Watch {
         the_pool_is_told_once(before.picture(), self.pool.picture(), &changes);
         agrees_with_itself(&self.pool);
         the_cap_holds(&self.pool);
+        the_state_follows(&self.pool);
         only_the_fit_serve(&self.pool);
         assert!(self.pool.clone().advance(self.now).is_empty() || matches!(step.act, Act::Sample(..) | Act::Late(..)));
     }
@@ -224,6 +227,31 @@ fn the_cap_holds(pool: &PoolHealth) {
     assert!(ejected < n, "never the last: {picture:?}");
     let lets_one_go = pool.rules().min_ejected == 1 && percent > 0 && ejected == 1;
     assert!(ejected * 100 <= percent * n || lets_one_go, "{ejected} of {n} at {percent} %");
+}
+
+/// Of whoever is healthy, and of whoever could still turn out to be: for every way the unknown could turn out.
+fn the_state_follows(pool: &PoolHealth) {
+    let picture = pool.picture();
+    let asked = |member: &&Member| member.admin() == Admin::Enabled && member.spec().weight > 0;
+    let found = |member: &&Member| member.spec().key.address.is_some();
+    let said = |verdict| {
+        let members = pool.members().iter().filter(asked).filter(found);
+        members.filter(|member| member.verdict() == verdict).count()
+    };
+    let (asked, healthy, unknown) =
+        (pool.members().iter().filter(asked).count(), said(Verdict::Healthy), said(Verdict::Unknown));
+    let wanted = pool.rules().aggregate.unwrap_or_default();
+    let is_enough = |healthy: usize| {
+        let share = 100.0 * healthy as f64 / asked as f64;
+        healthy >= wanted.min_healthy as usize && share >= f64::from(wanted.min_healthy_percent)
+    };
+    let outcomes: Vec<bool> = (healthy..=healthy + unknown).map(is_enough).collect();
+    let expected = match (outcomes[0], outcomes.contains(&true)) {
+        (true, _) => State::Healthy,
+        (false, true) => State::Unknown,
+        (false, false) => State::Unhealthy,
+    };
+    assert_eq!((picture.state, picture.census.healthy), (expected, healthy), "{picture:?}");
 }
 
 fn only_the_fit_serve(pool: &PoolHealth) {

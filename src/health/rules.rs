@@ -4,6 +4,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::Aggregate;
+
 /// Everything that decides verdicts and standings in one pool.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rules {
@@ -21,6 +23,9 @@ pub struct Rules {
     pub on_all_unhealthy: OnAllUnhealthy,
     /// The share of healthy members a tier needs to serve; `None` for the rule's own default (health.md §4).
     pub tier_min_healthy_percent: Option<u8>,
+    /// How many have to be healthy for the pool as a whole to be (health.md §8). `None`: nobody has written it, and it is
+    /// [`Aggregate::default`].
+    pub aggregate: Option<Aggregate>,
     /// Latency gates.
     pub gates: Gates,
     /// False with `probe: off`: nobody is ever probed, and members start healthy.

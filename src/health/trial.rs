@@ -63,6 +63,7 @@ pub(super) fn rules() -> Rules {
         min_ejected: 0,
         on_all_unhealthy: OnAllUnhealthy::RoundRobin,
         tier_min_healthy_percent: None,
+        aggregate: None,
         gates: Gates::default(),
         probed: true,
         memory: Duration::from_secs(300),

@@ -6,6 +6,7 @@
 //!
 //! Not here: how a probe is made (`probe`), how a request is sent (`proxy`), which request comes here (`route`).
 
+mod audience;
 mod board;
 mod budget;
 #[cfg(test)]
@@ -32,6 +33,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use tokio::sync::Notify;
 
+pub use audience::{Audience, Onlooker};
 pub use budget::Budget;
 pub use hall::Limits;
 pub use lease::{Choice, Lease, Waiting};
@@ -49,7 +51,6 @@ use hall::{Entry, Hall};
 use crate::balance::Policy;
 use crate::config::Capacity;
 use crate::health::{Admin, Change, MemberId, Mode, Pace, PoolHealth, Sample};
-use crate::telemetry::EventLog;
 
 /// Requests that may wait for a first verdict at once; one too many is refused (health.md §2).
 const WAITERS: usize = 10_000;
@@ -66,7 +67,7 @@ pub struct Pool {
     budget: Budget,
     usage: Usage,
     tally: PoolTally,
-    events: Arc<EventLog>,
+    audience: Arc<Audience>,
 }
 
 /// Who asks for a member.
@@ -262,7 +263,10 @@ impl Pool {
             return;
         }
         self.show(board, now);
-        self.tell(board, changes);
+        // A latency alone changes who is picked, and nothing that anyone else goes by.
+        if !changes.is_empty() {
+            self.tell(board, now, changes);
+        }
     }
 
     /// Makes what changed visible to requests.
@@ -276,10 +280,11 @@ impl Pool {
         self.hall.queue.wake();
     }
 
-    /// Tells people and counts.
-    fn tell(&self, board: &Board, changes: &[Change]) {
+    /// Counts, tells people, and has everyone look who goes by how the pool stands.
+    fn tell(&self, board: &Board, now: Duration, changes: &[Change]) {
         changes.iter().for_each(|change| self.count(board, change));
-        self.events.announce(&self.name, &board.health, changes);
+        self.audience.events.announce(&self.name, &board.health, changes);
+        self.audience.look(now, &self.name, &self.roster.load());
     }
 
     fn count(&self, board: &Board, change: &Change) {

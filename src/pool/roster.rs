@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicUsize;
 
 use super::Member;
 use crate::balance::{Balancer, Candidate, Policy, Rings};
-use crate::health::{MemberId, Mode, OnAllUnhealthy, Picture, PoolHealth, Standing};
+use crate::health::{Aggregate, Census, MemberId, Mode, OnAllUnhealthy, Picture, PoolHealth, Standing, State};
 
 /// Who is in the pool, how each one stands, and who may be picked.
 #[derive(Debug)]
@@ -16,6 +16,7 @@ pub struct Roster {
     by_id: Box<[(MemberId, u32)]>,
     balancer: Balancer,
     fails_when_unhealthy: bool,
+    aggregate: Option<Aggregate>,
 }
 
 /// How a pool stands, in few words.
@@ -52,6 +53,7 @@ impl Roster {
             by_id,
             members: members.to_vec(),
             fails_when_unhealthy: health.rules().on_all_unhealthy == OnAllUnhealthy::Fail,
+            aggregate: health.rules().aggregate,
             picture,
         }
     }
@@ -70,6 +72,27 @@ impl Roster {
     /// How the pool serves.
     pub fn mode(&self) -> Mode {
         self.picture.mode
+    }
+
+    /// How the pool stands as a whole, by its aggregate (health.md §8): what composites go by.
+    pub fn state(&self) -> State {
+        self.picture.state
+    }
+
+    /// The members counted for that: how many are healthy, and of how many.
+    pub fn census(&self) -> Census {
+        self.picture.census
+    }
+
+    /// Whether anybody is healthy, in whichever tier.
+    pub fn has_healthy(&self) -> bool {
+        self.picture.census.healthy > 0
+    }
+
+    /// The aggregate, where one is written: a failover route then goes by [`Roster::state`], else by
+    /// [`Roster::has_healthy`] (health.md §8).
+    pub fn aggregate(&self) -> Option<Aggregate> {
+        self.aggregate
     }
 
     /// Every member, in the order of the configuration.

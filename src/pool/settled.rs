@@ -15,6 +15,7 @@ fn plan(ports: &[u16]) -> Plan {
         min_ejected: 0,
         on_all_unhealthy: OnAllUnhealthy::RoundRobin,
         tier_min_healthy_percent: None,
+        aggregate: None,
         gates: Gates::default(),
         probed: true,
         memory: Duration::from_secs(300),
@@ -36,7 +37,7 @@ fn plan(ports: &[u16]) -> Plan {
 
 /// A pool that began at 0 and whose members have all answered.
 fn settled(ports: &[u16], sample: &Sample) -> Pool {
-    let pool = Pool::new("web", Duration::ZERO, plan(ports), Arc::new(EventLog::default()));
+    let pool = Pool::new("web", Duration::ZERO, plan(ports), Arc::default());
     assert!(!pool.is_settled(MS));
     for member in pool.roster().members() {
         pool.report(MS, member.id(), 0, sample.clone());
@@ -75,7 +76,7 @@ fn pool_is_unsettled_by_a_reload_that_makes_requests_wait_again() {
 
 #[test]
 fn reload_during_a_cold_start_neither_ends_nor_prolongs_its_wait() {
-    let pool = Pool::new("web", Duration::ZERO, plan(&[1, 2]), Arc::new(EventLog::default()));
+    let pool = Pool::new("web", Duration::ZERO, plan(&[1, 2]), Arc::default());
     let first = pool.roster().members()[0].id();
     pool.report(MS, first, 0, Sample::pass(MS));
     pool.reshape(500 * MS, plan(&[1, 2, 3]));

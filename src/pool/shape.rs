@@ -14,10 +14,10 @@ use tokio::sync::Notify;
 
 use super::board::{Board, in_effect, wanted};
 use super::hall::{Hall, Limits};
-use super::{Budget, Member, Pool, PoolTally, Roster, Usage};
+use super::{Audience, Budget, Member, Pool, PoolTally, Roster, Usage};
 use crate::balance::{Policy, Rings, Seat};
 use crate::health::{self, Change, MemberId, Mode, PoolHealth, Rules, Spec, Standing};
-use crate::telemetry::{EventLog, Moves};
+use crate::telemetry::Moves;
 
 /// What a configuration wants of a pool.
 #[derive(Debug, Clone)]
@@ -36,25 +36,25 @@ pub struct Plan {
 
 impl Pool {
     /// A pool that starts at `now`. Its first turn is at random, so that restarts do not favour the first member.
-    pub fn new(name: &str, now: Duration, plan: Plan, events: Arc<EventLog>) -> Pool {
-        let pool = Pool::made(name, now, plan, events);
+    pub fn new(name: &str, now: Duration, plan: Plan, audience: Arc<Audience>) -> Pool {
+        let pool = Pool::made(name, now, plan, audience);
         let board = pool.board();
         if board.health.picture().mode == Mode::Down {
             // From its first moment: nothing else would ever tell.
-            pool.events.announce(name, &board.health, &[Change::Mode { from: Mode::Waiting, to: Mode::Down }]);
+            pool.audience.events.announce(name, &board.health, &[Change::Mode { from: Mode::Waiting, to: Mode::Down }]);
         }
         drop(board);
         pool
     }
 
     /// The same for a pool that a reload brings: it is told of, with how it begins.
-    pub fn added(name: &str, now: Duration, plan: Plan, events: Arc<EventLog>) -> Pool {
-        let pool = Pool::made(name, now, plan, events);
-        pool.events.announce_new(name, &pool.board().health);
+    pub fn added(name: &str, now: Duration, plan: Plan, audience: Arc<Audience>) -> Pool {
+        let pool = Pool::made(name, now, plan, audience);
+        pool.audience.events.announce_new(name, &pool.board().health);
         pool
     }
 
-    fn made(name: &str, now: Duration, plan: Plan, events: Arc<EventLog>) -> Pool {
+    fn made(name: &str, now: Duration, plan: Plan, audience: Arc<Audience>) -> Pool {
         let Plan { rules, policy, budget_percent, members: specs, limits } = plan;
         let settles_at = now + rules.initial_wait;
         let rings = rings(&policy, &specs, None);
@@ -84,7 +84,7 @@ impl Pool {
             budget: Budget::new(budget_percent),
             usage: Usage::new(now),
             tally: PoolTally::new(),
-            events,
+            audience,
         }
     }
 
@@ -127,15 +127,15 @@ impl Pool {
         board.rings = rings;
         self.budget.set_percent(budget_percent);
         self.show(&mut board, now);
-        self.events.announce_moves(&self.name, &board.health, &moves);
-        self.tell(&board, &changes);
+        self.audience.events.announce_moves(&self.name, &board.health, &moves);
+        self.tell(&board, now, &changes);
     }
 
     /// A reload took the whole pool out: so are its members.
     pub fn remove(&self) {
         let board = self.board();
         board.members.iter().for_each(|member| member.remove());
-        self.events.announce_gone(&self.name, board.health.picture().mode);
+        self.audience.events.announce_gone(&self.name, board.health.picture().mode);
     }
 }
 

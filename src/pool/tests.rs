@@ -10,6 +10,7 @@ use proptest::prelude::*;
 use super::board::REST_PER_MEMBER;
 use super::*;
 use crate::health::{self, Gates, Initial, Judge, Key, OnAllUnhealthy, Reason, Rules, Spec, Standing};
+use crate::telemetry::EventLog;
 
 pub(super) fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
@@ -31,6 +32,7 @@ pub(super) fn plan(count: u8) -> Plan {
         min_ejected: 0,
         on_all_unhealthy: OnAllUnhealthy::RoundRobin,
         tier_min_healthy_percent: None,
+        aggregate: None,
         gates: Gates::default(),
         probed: true,
         memory: Duration::from_secs(300),
@@ -351,7 +353,7 @@ fn a_weight_that_becomes_zero_is_told_like_an_order_to_drain() {
     let events = Arc::new(EventLog::default());
     let member = |weight: u32| Spec { weight, ..spec(1) };
     let plan = |weight: u32| Plan { members: vec![member(weight), spec(2)], ..plan(2) };
-    let pool = Pool::new("web", ms(0), plan(1), events.clone());
+    let pool = Pool::new("web", ms(0), plan(1), Arc::new(Audience::of(events.clone())));
     let told = || {
         let last = events.since(0, 100);
         last.iter()

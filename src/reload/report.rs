@@ -370,7 +370,6 @@ mod tests {
 
     use crate::config;
     use crate::snapshot::{Found, Located, Source};
-    use crate::telemetry::EventLog;
 
     const BASE: &str = "listeners: [{ address: \"127.0.0.1:80\", name: web }, { address: \"127.0.0.1:81\" }]\npools:\n  a: { members: [\"10.0.0.1:80\", \"10.0.0.2:80\"], probe: { path: / } }\n  b: { members: [\"10.0.0.3:80\"] }\nroutes: [{ pool: a }, { path: /b, pool: b }]\n";
 
@@ -384,7 +383,7 @@ mod tests {
             });
             found.insert(name, located.collect());
         }
-        Snapshot::next(old, Duration::ZERO, config, &found, &HashMap::new(), &Arc::new(EventLog::default()))
+        Snapshot::next(old, Duration::ZERO, config, &found, &HashMap::new(), &Arc::default())
     }
 
     fn report(replace: &[(&str, &str)]) -> Report {

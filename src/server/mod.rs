@@ -19,10 +19,11 @@ use crate::config::{Limits, Listener, Loaded};
 use crate::control::{self, Control, Floor, Parts, Prepared, Reloads, SetupError};
 use crate::discovery::Desk;
 use crate::listener::{LastCall, Lobby, Traffic};
+use crate::pool::Audience;
 use crate::proxy::{self, Proxy};
 use crate::reload::{self, Reloader, Seen};
 use crate::snapshot::Snapshot;
-use crate::telemetry::{AccessLog, EventLog, Logging};
+use crate::telemetry::{AccessLog, Logging};
 use crate::{admin, clock, config, tls};
 
 /// How long the last log lines may take to be written.
@@ -103,9 +104,9 @@ async fn serve(
     let room = descriptors::room(descriptors);
     tell_of_room(&config.listeners, room, descriptors);
     // From here on nothing can be refused any more.
-    let events = Arc::new(EventLog::default());
+    let audience: Arc<Audience> = Arc::default();
     let Prepared { found, outfits, .. } = &prepared;
-    let first = Snapshot::next(None, clock::monotonic(), config.clone(), found, outfits, &events);
+    let first = Snapshot::next(None, clock::monotonic(), config.clone(), found, outfits, &audience);
     let snapshot = Arc::new(ArcSwap::from_pointee(first));
     let (ending, is_ending) = watch::channel(false);
     let traffic = Arc::new(Traffic::default());
@@ -123,7 +124,7 @@ async fn serve(
     let control = Arc::new(Control::start(Parts {
         path,
         snapshot,
-        events,
+        audience,
         prepared,
         desk,
         ending,

@@ -19,9 +19,8 @@ pub use found::{Found, Located, Source};
 
 use crate::config::{self, Config, authority};
 use crate::health::{Key, Spec};
-use crate::pool::{Limits, Plan, Pool};
+use crate::pool::{Audience, Limits, Plan, Pool};
 use crate::route::{Route, Table};
-use crate::telemetry::EventLog;
 use crate::telemetry::metrics::RouteCounts;
 
 /// One generation.
@@ -135,7 +134,7 @@ impl Snapshot {
         config: Arc<Config>,
         found: &Found,
         outfits: &HashMap<String, Outfit>,
-        events: &Arc<EventLog>,
+        audience: &Arc<Audience>,
     ) -> Snapshot {
         let pools = config.pools.iter().map(|(name, pool)| {
             let outfit = outfits.get(name).cloned().unwrap_or_default();
@@ -145,8 +144,8 @@ impl Snapshot {
                     served.live.reshape(now, plan);
                     served.live.clone()
                 }
-                None if old.is_some() => Arc::new(Pool::added(name, now, plan, events.clone())),
-                None => Arc::new(Pool::new(name, now, plan, events.clone())),
+                None if old.is_some() => Arc::new(Pool::added(name, now, plan, audience.clone())),
+                None => Arc::new(Pool::new(name, now, plan, audience.clone())),
             };
             let served = Served {
                 config: pool.clone(),

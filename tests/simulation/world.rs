@@ -228,6 +228,7 @@ fn rules(dice: &mut Dice) -> Rules {
         min_ejected: dice.one_of(&[0, 0, 1]),
         on_all_unhealthy: dice.one_of(&[OnAllUnhealthy::RoundRobin, OnAllUnhealthy::RoundRobin, OnAllUnhealthy::Fail]),
         tier_min_healthy_percent: dice.one_of(&[None, None, Some(0), Some(34), Some(50), Some(100)]),
+        aggregate: None,
         gates,
         probed: !dice.chance(5),
         memory: Duration::from_millis(dice.one_of(&[0, 400, 5_000, 60_000])),

@@ -27,6 +27,7 @@ fn plan(in_flight: &[u32], queue: Option<Queue>) -> Plan {
         min_ejected: 0,
         on_all_unhealthy: OnAllUnhealthy::RoundRobin,
         tier_min_healthy_percent: None,
+        aggregate: None,
         gates: Gates::default(),
         probed: true,
         memory: Duration::from_secs(300),
