@@ -10,6 +10,7 @@ mod aggregate;
 mod cap;
 mod composite;
 mod departed;
+pub mod failover;
 mod history;
 mod judge;
 mod latency;
