@@ -6,9 +6,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use pulsegate::health::{
-    Admin, Gates, Initial, Judge, Key, MemberId, OnAllUnhealthy, PoolHealth, Reason, Rules, Sample, Spec,
-};
+use pulsegate::health::{Admin, Initial, Judge, Key, MemberId, PoolHealth, Reason, Rules, Sample, Spec};
 
 const JUDGES: [(&str, Judge); 3] = [
     ("window of 5", Judge::Window { size: 5, required: 3 }),
@@ -58,20 +56,7 @@ struct Observed {
 
 impl Observed {
     fn new(judge: Judge, members: u32) -> Observed {
-        let rules = Rules {
-            judge,
-            initial: Initial::Healthy,
-            initial_wait: Duration::ZERO,
-            max_unhealthy_percent: 50,
-            min_ejected: 0,
-            on_all_unhealthy: OnAllUnhealthy::RoundRobin,
-            tier_min_healthy_percent: None,
-            aggregate: None,
-            gates: Gates::default(),
-            probed: true,
-            memory: Duration::from_secs(300),
-            rolls: Vec::new(),
-        };
+        let rules = Rules { judge, initial: Initial::Healthy, initial_wait: Duration::ZERO, ..Rules::default() };
         let health = PoolHealth::new(Duration::ZERO, rules, (0..members).map(spec).collect());
         let ids = health.members().iter().map(|member| member.id()).collect();
         Observed { health, ids, turn: 0, now: Duration::ZERO }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use pulsegate::balance::Policy;
-use pulsegate::health::{Admin, Gates, Initial, Judge, Key, MemberId, OnAllUnhealthy, Reason, Rules, Sample, Spec};
+use pulsegate::health::{Admin, Initial, Judge, Key, MemberId, Reason, Rules, Sample, Spec};
 use pulsegate::pool::{Audience, Limits, Pick, Plan, Pool};
 
 const MEMBERS: u32 = 10_000;
@@ -30,20 +30,8 @@ fn plan() -> Plan {
 }
 
 fn plan_of(members: u32, policy: Policy) -> Plan {
-    let rules = Rules {
-        judge: Judge::Consecutive { failures: 1, passes: 1 },
-        initial: Initial::Healthy,
-        initial_wait: Duration::from_secs(1),
-        max_unhealthy_percent: 50,
-        min_ejected: 0,
-        on_all_unhealthy: OnAllUnhealthy::RoundRobin,
-        tier_min_healthy_percent: None,
-        aggregate: None,
-        gates: Gates::default(),
-        probed: true,
-        memory: Duration::from_secs(300),
-        rolls: Vec::new(),
-    };
+    let rules =
+        Rules { judge: Judge::Consecutive { failures: 1, passes: 1 }, initial: Initial::Healthy, ..Rules::default() };
     let member = |n: u32| {
         let address = SocketAddr::from((std::net::Ipv4Addr::from(0x0a00_0000 + n), 80));
         let key = Key { name: address.to_string(), address: Some(address), tls: false };

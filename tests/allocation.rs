@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use pulsegate::balance::{Balancer, Candidate, Policy, Rings, Seat};
 use pulsegate::config::{self, Capacity};
-use pulsegate::health::{Admin, Gates, Initial, Judge, Key, MemberId, OnAllUnhealthy, Reason, Rules, Sample, Spec};
+use pulsegate::health::{Admin, Initial, Judge, Key, MemberId, Reason, Rules, Sample, Spec};
 use pulsegate::pool::{Lease, Limits, Pick, Plan, Pool};
 
 const SIZES: [u32; 2] = [10, 10_000];
@@ -159,15 +159,7 @@ fn pool(policy: Policy, members: u32, limits: Limits) -> Pool {
         judge: Judge::Consecutive { failures: 1, passes: 1 },
         initial: Initial::Healthy,
         initial_wait: Duration::ZERO,
-        max_unhealthy_percent: 50,
-        min_ejected: 0,
-        on_all_unhealthy: OnAllUnhealthy::RoundRobin,
-        tier_min_healthy_percent: None,
-        aggregate: None,
-        gates: Gates::default(),
-        probed: true,
-        memory: Duration::from_secs(300),
-        rolls: Vec::new(),
+        ..Rules::default()
     };
     let member = |number: u32| Spec {
         key: Key { name: address(number).to_string(), address: Some(address(number)), tls: false },

@@ -37,6 +37,26 @@ pub struct Rules {
     pub rolls: Vec<Arc<str>>,
 }
 
+impl Default for Rules {
+    /// What holds in a pool that writes none of them.
+    fn default() -> Rules {
+        Rules {
+            judge: Judge::Window { size: 5, required: 3 },
+            initial: Initial::Probe,
+            initial_wait: Duration::from_secs(1),
+            max_unhealthy_percent: 50,
+            min_ejected: 0,
+            on_all_unhealthy: OnAllUnhealthy::RoundRobin,
+            tier_min_healthy_percent: None,
+            aggregate: None,
+            gates: Gates::default(),
+            probed: true,
+            memory: Duration::from_secs(300),
+            rolls: Vec::new(),
+        }
+    }
+}
+
 /// How samples become a verdict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Judge {

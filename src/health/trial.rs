@@ -6,8 +6,7 @@
 use std::time::Duration;
 
 use super::{
-    Admin, Change, Gates, Initial, Judge, Key, Member, MemberId, OnAllUnhealthy, Outcome, PoolHealth, Reason, Rules,
-    Sample, Spec, Standing,
+    Admin, Change, Initial, Judge, Key, Member, MemberId, Outcome, PoolHealth, Reason, Rules, Sample, Spec, Standing,
 };
 
 /// A pool under test.
@@ -55,20 +54,7 @@ pub(super) fn ms(ms: u64) -> Duration {
 
 /// One fail is enough, one pass is enough, everyone starts proven and healthy, 50 %.
 pub(super) fn rules() -> Rules {
-    Rules {
-        judge: Judge::Consecutive { failures: 1, passes: 1 },
-        initial: Initial::Healthy,
-        initial_wait: ms(1_000),
-        max_unhealthy_percent: 50,
-        min_ejected: 0,
-        on_all_unhealthy: OnAllUnhealthy::RoundRobin,
-        tier_min_healthy_percent: None,
-        aggregate: None,
-        gates: Gates::default(),
-        probed: true,
-        memory: Duration::from_secs(300),
-        rolls: Vec::new(),
-    }
+    Rules { judge: Judge::Consecutive { failures: 1, passes: 1 }, initial: Initial::Healthy, ..Rules::default() }
 }
 
 /// Member `m<number>` of tier 0.

@@ -1,26 +1,14 @@
 //! When a pool counts as settled, over starts and reloads.
 
 use super::*;
-use crate::health::{Gates, Initial, Judge, Key, OnAllUnhealthy, Reason, Rules, Spec};
+use crate::health::{Initial, Judge, Key, Reason, Rules, Spec};
 
 const MS: Duration = Duration::from_millis(1);
 
 /// Members by their ports; requests wait for a second.
 fn plan(ports: &[u16]) -> Plan {
-    let rules = Rules {
-        judge: Judge::Consecutive { failures: 1, passes: 1 },
-        initial: Initial::Probe,
-        initial_wait: Duration::from_secs(1),
-        max_unhealthy_percent: 50,
-        min_ejected: 0,
-        on_all_unhealthy: OnAllUnhealthy::RoundRobin,
-        tier_min_healthy_percent: None,
-        aggregate: None,
-        gates: Gates::default(),
-        probed: true,
-        memory: Duration::from_secs(300),
-        rolls: Vec::new(),
-    };
+    let rules =
+        Rules { judge: Judge::Consecutive { failures: 1, passes: 1 }, initial: Initial::Probe, ..Rules::default() };
     let spec = |port: &u16| {
         let address = std::net::SocketAddr::from(([10, 0, 0, 1], *port));
         let key = Key { name: address.to_string(), address: Some(address), tls: false };

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 use super::board::REST_PER_MEMBER;
 use super::*;
-use crate::health::{self, Gates, Initial, Judge, Key, OnAllUnhealthy, Reason, Rules, Spec, Standing};
+use crate::health::{self, Initial, Judge, Key, OnAllUnhealthy, Reason, Rules, Spec, Standing};
 use crate::telemetry::EventLog;
 
 pub(super) fn ms(ms: u64) -> Duration {
@@ -24,20 +24,8 @@ fn spec(number: u8) -> Spec {
 
 /// `count` members, healthy from the start; one sample is enough, half may be ejected.
 pub(super) fn plan(count: u8) -> Plan {
-    let rules = Rules {
-        judge: Judge::Consecutive { failures: 1, passes: 1 },
-        initial: Initial::Healthy,
-        initial_wait: ms(1_000),
-        max_unhealthy_percent: 50,
-        min_ejected: 0,
-        on_all_unhealthy: OnAllUnhealthy::RoundRobin,
-        tier_min_healthy_percent: None,
-        aggregate: None,
-        gates: Gates::default(),
-        probed: true,
-        memory: Duration::from_secs(300),
-        rolls: Vec::new(),
-    };
+    let rules =
+        Rules { judge: Judge::Consecutive { failures: 1, passes: 1 }, initial: Initial::Healthy, ..Rules::default() };
     Plan {
         rules,
         policy: Policy::RoundRobin,

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pulsegate::config::{Config, Limits, Pool, Probe, ProbeKind, Problem, Retries, Severity, Upstream, load, parse};
+use pulsegate::health::Rules;
 use serde_json::Value;
 
 use super::{around, config, env, files, lines, pool, root};
@@ -79,6 +80,7 @@ fn what_is_not_written_has_the_documented_value() {
     assert_eq!(seconds.map(|s| s.as_secs()), [3, 60, 30, 55]);
     let retries = Retries { attempts: 2, connect: 3, budget_percent: 20, per_try_timeout: None };
     assert_eq!((pool(PROBE).upstream, pool(PROBE).retries), (upstream, retries));
+    assert_eq!(pool(PROBE).rules, Rules::default());
 }
 
 #[test]

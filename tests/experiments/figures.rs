@@ -93,7 +93,12 @@ impl Figures {
         let ((quiet, then), (past_quiet, past_then)) = (p99(load), p99(past));
         let slower = (past_then.as_secs_f64() / past_quiet.as_secs_f64().max(f64::EPSILON)).max(1.0);
         let found = format!("{}, {}; past the proxy {}, {}", ms(quiet), ms(then), ms(past_quiet), ms(past_then));
-        self.judged(&format!("p99 {when}"), found, &format!("≤ 2 × {slower:.1} ×"), then <= quiet.mul_f64(2.0 * slower));
+        self.judged(
+            &format!("p99 {when}"),
+            found,
+            &format!("≤ 2 × {slower:.1} ×"),
+            then <= quiet.mul_f64(2.0 * slower),
+        );
     }
 
     fn row(&mut self, what: &str, value: impl Display, wanted: &str, holds: bool) {

@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 use super::*;
 use crate::balance::Policy;
 use crate::config::{Capacity, Queue};
-use crate::health::{Admin, Gates, Initial, Judge, Key, OnAllUnhealthy, Rules, Spec};
+use crate::health::{Admin, Initial, Judge, Key, Rules, Spec};
 use crate::pool::{Limits, Plan};
 
 const LONG: Duration = Duration::from_secs(30);
@@ -19,20 +19,8 @@ const WISH: Wish<'static> =
 
 /// One member for each of these limits on its requests, healthy from the start.
 fn plan(in_flight: &[u32], queue: Option<Queue>) -> Plan {
-    let rules = Rules {
-        judge: Judge::Consecutive { failures: 1, passes: 1 },
-        initial: Initial::Healthy,
-        initial_wait: Duration::from_secs(1),
-        max_unhealthy_percent: 50,
-        min_ejected: 0,
-        on_all_unhealthy: OnAllUnhealthy::RoundRobin,
-        tier_min_healthy_percent: None,
-        aggregate: None,
-        gates: Gates::default(),
-        probed: true,
-        memory: Duration::from_secs(300),
-        rolls: Vec::new(),
-    };
+    let rules =
+        Rules { judge: Judge::Consecutive { failures: 1, passes: 1 }, initial: Initial::Healthy, ..Rules::default() };
     let spec = |number: usize| {
         let address = std::net::SocketAddr::from(([10, 0, 0, number as u8], 80));
         let key = Key { name: address.to_string(), address: Some(address), tls: false };

@@ -1,9 +1,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::health::{
-    Admin, Gates, Initial, Judge, Key, MemberId, OnAllUnhealthy, PoolHealth, Reason, Rules, Sample, Spec,
-};
+use crate::health::{Admin, Initial, Judge, Key, MemberId, OnAllUnhealthy, PoolHealth, Reason, Rules, Sample, Spec};
 
 const STEP: Duration = Duration::from_secs(1);
 
@@ -16,20 +14,7 @@ struct Stage {
 
 /// Members that start healthy, one for each tier given; one fail is enough, and so is one pass.
 fn rules() -> Rules {
-    Rules {
-        judge: Judge::Consecutive { failures: 1, passes: 1 },
-        initial: Initial::Healthy,
-        initial_wait: STEP,
-        max_unhealthy_percent: 50,
-        min_ejected: 0,
-        on_all_unhealthy: OnAllUnhealthy::RoundRobin,
-        tier_min_healthy_percent: None,
-        aggregate: None,
-        gates: Gates::default(),
-        probed: true,
-        memory: Duration::from_secs(300),
-        rolls: Vec::new(),
-    }
+    Rules { judge: Judge::Consecutive { failures: 1, passes: 1 }, initial: Initial::Healthy, ..Rules::default() }
 }
 
 impl Stage {
