@@ -74,8 +74,8 @@ fn window_of_four_flips_exactly_at_the_second_fail() {
     proxy.await_event(mark, &[("member", &shaky.address()), ("from", "healthy"), ("to", "unhealthy")]);
 }
 
-/// Asks for a probe of the member now, and does not wait for its end.
-fn bring_on_a_probe(proxy: &Proxy, origin: &Origin) {
+/// Asks for a probe of the member of pool `web` now, and does not wait for its end.
+pub fn bring_on_a_probe(proxy: &Proxy, origin: &Origin) {
     let before = origin.probe_count();
     let path = format!("/api/v1/pools/web/members/{}/probe", origin.address());
     let mut admin = Connection::open(proxy.admin());

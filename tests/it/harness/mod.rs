@@ -8,6 +8,7 @@ pub mod dns;
 pub mod dnsmasq;
 pub mod load;
 pub mod nginx;
+pub mod on_paper;
 pub mod origin;
 pub mod process;
 pub mod proxy;
