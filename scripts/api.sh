@@ -8,14 +8,7 @@ schemathesis=$schemathesis_home/bin/schemathesis
 
 need_schemathesis() {
     "$schemathesis" --version 2>/dev/null | grep -qF "$schemathesis_version" && return
-    # Debian has python3 without what makes virtual environments; other builds of Python bring it.
-    need python3=python3
-    python3 -c 'import ensurepip, venv' 2>/dev/null || install_packages python3-venv
-    say "installing schemathesis $schemathesis_version from PyPI into $schemathesis_home"
-    rm -rf "$schemathesis_home"
-    python3 -m venv "$schemathesis_home" &&
-        "$schemathesis_home/bin/pip" install --quiet --disable-pip-version-check "schemathesis==$schemathesis_version" ||
-        die "schemathesis $schemathesis_version could not be installed (see above)"
+    need_venv "$schemathesis_home" "schemathesis==$schemathesis_version"
 }
 
 # Members that answer, that do not, from a name, from a file; so that every field of an answer has a value somewhere.

@@ -87,6 +87,19 @@ allow_services() {
     trap - EXIT
 }
 
+# need_venv FOLDER ARGUMENT...: a virtual environment of Python in a new folder, with what pip is told to install there.
+need_venv() {
+    local folder=$1
+    shift
+    # Debian has python3 without what makes virtual environments; other builds of Python bring it.
+    need python3=python3
+    python3 -c 'import ensurepip, venv' 2>/dev/null || install_packages python3-venv
+    say "installing from PyPI into $folder: $*"
+    rm -rf "$folder"
+    python3 -m venv "$folder" && "$folder/bin/pip" install --quiet --disable-pip-version-check "$@" ||
+        die "what $folder is for could not be installed (see above)"
+}
+
 # What building takes: cmake for Pingora's zlib-ng, a C compiler for that, ring and mimalloc.
 need_build_tools() {
     need_cargo

@@ -165,9 +165,9 @@ struct ProbeView {
     detail: String,
     /// Of the answer.
     status: Option<u16>,
-    /// Until connected.
+    /// Until connected; null too where the connection is kept from the probe before.
     connect_ms: Option<f64>,
-    /// Of the handshake.
+    /// Of the handshake; as above.
     tls_ms: Option<f64>,
     /// Until the first byte of the answer.
     first_byte_ms: Option<f64>,

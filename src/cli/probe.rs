@@ -190,7 +190,8 @@ fn chosen<'a>(
     }
 }
 
-/// What was sent and what came, a mark before each line: `>` sent, `<` the answer's header, `|` its body.
+/// What was sent and what came, a mark before each line: `>` sent, `<` the answer's header, `|` its body, and `<` again what
+/// comes after the body over HTTP/2.
 fn show(exchange: &Exchange, out: &mut impl Write) -> io::Result<()> {
     if let Some(Secured { server_name, verified, client_certificate }) = &exchange.tls {
         let verified = if *verified { "to be verified for" } else { "not to be verified, asked for" };
@@ -204,7 +205,8 @@ fn show(exchange: &Exchange, out: &mut impl Write) -> io::Result<()> {
         return show_lines("<", &exchange.received, LINES, out);
     }
     show_lines("<", head, LINES, out)?;
-    show_lines("|", &exchange.body, LINES, out)
+    show_lines("|", &exchange.body, LINES, out)?;
+    show_lines("<", &exchange.trailers, LINES, out)
 }
 
 fn show_lines(mark: &str, bytes: &[u8], most: usize, out: &mut impl Write) -> io::Result<()> {

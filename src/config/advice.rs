@@ -142,10 +142,7 @@ fn probed(pool: &Pool, probe: &Probe, keys: &PoolKeys, at: At<'_>, problems: &mu
 
 /// What is written once for traffic and probe alike is advised on once.
 fn tls(pool: &Pool, at: At<'_>, problems: &mut Problems) {
-    let probe = pool.probe.as_ref().and_then(|probe| match &probe.kind {
-        ProbeKind::Http(http) => http.tls.as_ref(),
-        ProbeKind::Tcp => None,
-    });
+    let probe = pool.probe.as_ref().and_then(|probe| probe.kind.tls());
     let traffic = (pool.upstream.tls.as_ref(), at.key("upstream").key("tls"), "gets the requests");
     for (tls, at, then) in [traffic, (probe, at.key("probe").key("tls"), "passes")] {
         let Some(tls) = tls.filter(|tls| !tls.verify) else { continue };

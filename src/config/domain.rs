@@ -49,10 +49,7 @@ impl Config {
     pub fn pem_files(&self) -> BTreeSet<&Path> {
         let mut files = BTreeSet::new();
         for pool in self.pools.values() {
-            let probe = match pool.probe.as_ref().map(|probe| &probe.kind) {
-                Some(ProbeKind::Http(http)) => http.tls.as_ref(),
-                _ => None,
-            };
+            let probe = pool.probe.as_ref().and_then(|probe| probe.kind.tls());
             for tls in pool.upstream.tls.iter().chain(probe) {
                 files.extend(tls.ca.as_deref());
                 files.extend(tls.client.iter().flat_map(|client| [client.cert.as_path(), client.key.as_path()]));
@@ -333,6 +330,8 @@ pub struct Probe {
     pub kind: ProbeKind,
     /// Else the traffic port.
     pub port: Option<u16>,
+    /// The connection is kept for the next probe; never that of a TCP probe.
+    pub reuse: bool,
     /// Between the starts of two probes of a member.
     pub interval: Duration,
     /// The interval while a verdict is in doubt; at most `interval`.
@@ -357,21 +356,33 @@ impl Probe {
     /// nothing else: interval and timeouts may change without a doubt about what was learnt. The same for the life of
     /// a process, over all reloads; not to be kept on disk.
     pub fn fingerprint(&self) -> u64 {
-        let Probe { kind, port, interval: _, fast_interval: _, timeout: _, idle: _ } = self;
+        let Probe { kind, port, reuse, interval: _, fast_interval: _, timeout: _, idle: _ } = self;
         let mut hasher = DefaultHasher::new();
-        (kind, port).hash(&mut hasher);
+        (kind, port, reuse).hash(&mut hasher);
         hasher.finish()
     }
 }
 
 /// What a probe speaks.
-#[expect(clippy::large_enum_variant, reason = "there is one a pool, and it stays where it is")]
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum ProbeKind {
     /// A connection and nothing more.
     Tcp,
     /// A request and its answer.
     Http(HttpProbe),
+    /// A question of gRPC's health protocol.
+    Grpc(GrpcProbe),
+}
+
+impl ProbeKind {
+    /// How the connection is secured; `None`: it is not.
+    pub fn tls(&self) -> Option<&Tls> {
+        match self {
+            ProbeKind::Tcp => None,
+            ProbeKind::Http(http) => http.tls.as_ref(),
+            ProbeKind::Grpc(grpc) => grpc.tls.as_ref(),
+        }
+    }
 }
 
 /// An HTTP or HTTPS probe.
@@ -379,6 +390,8 @@ pub enum ProbeKind {
 pub struct HttpProbe {
     /// HTTPS.
     pub tls: Option<Tls>,
+    /// HTTP/2: over TLS by its ALPN, which is then `h2`; else by prior knowledge (RFC 9113 section 3.3). False: HTTP/1.1.
+    pub http2: bool,
     /// GET or HEAD.
     pub method: ProbeMethod,
     /// Begins with `/`; may carry a query.
@@ -393,6 +406,21 @@ pub struct HttpProbe {
     pub expect: Expect,
     /// Bytes of the body that are kept and searched. Default 64 KiB.
     pub max_body: usize,
+}
+
+/// A probe by gRPC's health protocol, `grpc.health.v1`, over HTTP/2.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct GrpcProbe {
+    /// With `h2` for its ALPN; `None`: by prior knowledge.
+    pub tls: Option<Tls>,
+    /// The service asked for; empty: the server as a whole.
+    pub service: String,
+    /// The authority when written; else the member's own name.
+    pub host: Option<String>,
+    /// The authority alone; wins over `host` for it.
+    pub host_header: Option<String>,
+    /// Metadata, in order; it may replace `User-Agent`.
+    pub headers: Vec<(String, String)>,
 }
 
 /// TLS towards members, of traffic or of probes.
@@ -431,6 +459,8 @@ pub struct ClientCertificate {
 pub enum Alpn {
     /// `http/1.1`.
     Http1,
+    /// `h2`; only of probes that speak it.
+    Http2,
     /// None, as before there was such an offer.
     Off,
 }

@@ -9,8 +9,8 @@ use serde_json::{Map, Value, json};
 
 use super::access_log::{AccessLog, LogFilter, LogFormat, Sink, spell_sample};
 use super::domain::{
-    Alpn, Capacity, Config, HashKey, HttpProbe, Idle, Limits, Listener, Member, Pool, Probe, ProbeKind, ProbeMethod,
-    Queue, Resolver, Retries, Service, Tls, Tunnels, Upstream, UpstreamHost,
+    Alpn, Capacity, Config, GrpcProbe, HashKey, HttpProbe, Idle, Limits, Listener, Member, Pool, Probe, ProbeKind,
+    ProbeMethod, Queue, Resolver, Retries, Service, Tls, Tunnels, Upstream, UpstreamHost,
 };
 use super::reading::spell_bytes;
 use super::spelling::{spell_duration, spell_range};
@@ -256,6 +256,7 @@ fn probe(probe: &Probe, rules: &Rules) -> Value {
     let kind = match &probe.kind {
         ProbeKind::Tcp => object([("kind", Some(json!("tcp")))]),
         ProbeKind::Http(http) => self::http(http),
+        ProbeKind::Grpc(grpc) => self::grpc(grpc),
     };
     let (window, consecutive) = match rules.judge {
         Judge::Window { size, required } => (Some(json!({ "size": size, "required": required })), None),
@@ -263,6 +264,7 @@ fn probe(probe: &Probe, rules: &Rules) -> Value {
     };
     let pace = object([
         ("port", probe.port.map(|port| json!(port))),
+        ("reuse", probe.reuse.then_some(json!(true))),
         ("interval", Some(span(probe.interval))),
         ("fast_interval", Some(span(probe.fast_interval))),
         ("timeout", Some(span(probe.timeout))),
@@ -296,6 +298,7 @@ fn http(http: &HttpProbe) -> Value {
         ("host_header", http.host_header.as_ref().map(|host| json!(host))),
         ("scheme", Some(json!(if http.tls.is_some() { "https" } else { "http" }))),
         ("tls", http.tls.as_ref().map(tls)),
+        ("http2", http.http2.then_some(json!(true))),
         ("headers", (!headers.is_empty()).then_some(Value::Object(headers))),
         (
             "expect",
@@ -308,11 +311,25 @@ fn http(http: &HttpProbe) -> Value {
     ])
 }
 
+fn grpc(grpc: &GrpcProbe) -> Value {
+    let headers: Map<String, Value> = grpc.headers.iter().map(field).collect();
+    object([
+        ("kind", Some(json!("grpc"))),
+        ("service", Some(json!(escape(&grpc.service)))),
+        ("host", grpc.host.as_ref().map(|host| json!(host))),
+        ("host_header", grpc.host_header.as_ref().map(|host| json!(host))),
+        ("scheme", Some(json!(if grpc.tls.is_some() { "https" } else { "http" }))),
+        ("tls", grpc.tls.as_ref().map(tls)),
+        ("headers", (!headers.is_empty()).then_some(Value::Object(headers))),
+    ])
+}
+
 /// What the traffic has and the probe has not is written too: left out, it would be taken over.
 fn tls(tls: &Tls) -> Value {
     let path = |path: &Path| json!(escape(&path.display().to_string()));
     let alpn = match tls.alpn {
         Alpn::Http1 => json!(["http/1.1"]),
+        Alpn::Http2 => json!(["h2"]),
         Alpn::Off => json!("off"),
     };
     object([

@@ -188,12 +188,15 @@ pub(super) struct FastestKeys {
 #[serde(default, deny_unknown_fields, expecting = "a probe such as `{ path: /healthz }`, or `tcp` or `off`")]
 pub(super) struct ProbeKeys {
     pub(super) kind: Written<Kind>,
+    pub(super) service: Written<Text>,
     pub(super) method: Written<ProbeMethod>,
     pub(super) path: Written<Text>,
     pub(super) host: Written<Text>,
     pub(super) host_header: Written<Text>,
     pub(super) scheme: Written<Scheme>,
     pub(super) tls: Option<Or<TlsWord, TlsKeys>>,
+    pub(super) http2: Written<bool>,
+    pub(super) reuse: Written<bool>,
     pub(super) port: Written<u64>,
     pub(super) interval: Written<Duration>,
     pub(super) fast_interval: Written<Duration>,

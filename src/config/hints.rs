@@ -33,7 +33,7 @@ const LATER: &[(&str, &[&str])] = &[
     ("", &["state_dir", "composites", "remediation"]),
     ("listeners[]", &["redirect_https", "tls", "protocols", "proxy_protocol"]),
     ("pools.*", &["passive", "slow_start", "drain", "rescue", "replace", "sticky"]),
-    ("pools.*.probe", &["reuse", "bind"]),
+    ("pools.*.probe", &["bind"]),
     ("pools.*.balance", &["peak_ewma"]),
     ("pools.*.upstream", &["http2"]),
     ("routes[]", &["pools", "strip_prefix", "failback_delay", "no_failback"]),
@@ -219,6 +219,12 @@ const SYNONYMS: &[(&str, &[&str], &str)] = &[
     ("pools.*.upstream.tls", CERTIFICATES, "`client_cert`"),
     ("pools.*.upstream.tls", PRIVATE_KEYS, "`client_key`"),
     ("pools.*.upstream.tls", PROTOCOLS, "`alpn: [http/1.1]`"),
+    ("pools.*.probe", &["grpc_service", "grpc_service_name", "service_name"], "`kind: grpc` and `service`"),
+    ("pools.*.probe", &["grpc", "grpc_health_check", "grpc_check"], "`kind: grpc`"),
+    ("pools.*.probe", &["authority"], "`host_header`"),
+    ("pools.*.probe", HTTP2, "`http2: true`"),
+    ("pools.*.probe", REUSE, "`reuse: true`"),
+    ("pools.*.upstream", HTTP2, "`probe: { http2: true }`, for probes; requests cannot go over HTTP/2 yet"),
     ("pools.*.probe", &["ssl", "https"], "`scheme: https`"),
     ("pools.*.probe", SERVER_NAMES, "`tls: { sni: … }`"),
     ("pools.*.probe", SKIP_VERIFY, "`tls: { verify: false }`"),
@@ -329,6 +335,9 @@ const AUTHORITIES: &[&str] = &[
 const CERTIFICATES: &[&str] =
     &["cert", "crt", "certificate", "cert_file", "certificate_chain", "tls_client_auth", "proxy_ssl_certificate"];
 const PRIVATE_KEYS: &[&str] = &["key", "key_file", "private_key", "certificate_key", "proxy_ssl_certificate_key"];
+const HTTP2: &[&str] =
+    &["h2", "h2c", "use_http2", "codec_client_type", "http_version", "prior_knowledge", "http2_protocol"];
+const REUSE: &[&str] = &["keepalive", "keep_alive", "keepalives", "reuse_connection", "persistent", "connection_reuse"];
 const PROTOCOLS: &[&str] = &["protocols", "alpn_protocols", "next_protos"];
 
 /// Whether somebody who wrote `other` may have meant `key`.

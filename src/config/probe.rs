@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::address::{host_field, host_name};
-use super::domain::{Expect, HttpProbe, Idle, Probe, ProbeKind, ProbeMethod, Upstream};
+use super::domain::{Alpn, Expect, GrpcProbe, HttpProbe, Idle, Probe, ProbeKind, ProbeMethod, Upstream};
 use super::file::{ExpectKeys, ProbeKeys};
 use super::judge::{gates, judge};
 use super::member::Listed;
@@ -45,10 +45,11 @@ pub(super) fn probing(
     let bare = ProbeKeys::default();
     // Nobody is judged; our own judge stands in, whatever the preset.
     let unprobed = Probing { probe: None, judge: Base::of(None).judge, gates: Gates::default() };
-    let (keys, tcp) = match written {
+    let bare_kind = if preset.is_none() { Kind::Tcp } else { Kind::Http };
+    let (keys, kind) = match written {
         // The probe was written and refused: say nothing of what it lacks.
         None if pool.at.lost("probe") => return unprobed,
-        None => (&bare, preset.is_none()),
+        None => (&bare, bare_kind),
         Some(Or::Word(ProbeWord::Off)) => {
             let enabled = listed.members.iter().filter(|m| m.state == Admin::Enabled).count();
             let has = match listed.services.is_empty() && listed.files.is_empty() {
@@ -60,27 +61,30 @@ pub(super) fn probing(
             }
             return unprobed;
         }
-        Some(Or::Word(ProbeWord::Tcp)) => (&bare, true),
-        Some(Or::Keys(keys)) => (keys, keys.kind == Some(Spelled(Kind::Tcp))),
+        Some(Or::Word(ProbeWord::Tcp)) => (&bare, Kind::Tcp),
+        Some(Or::Word(ProbeWord::Grpc)) => (&bare, Kind::Grpc),
+        Some(Or::Keys(keys)) => (keys, keys.kind.map_or(Kind::Http, |Spelled(kind)| kind)),
     };
     if let Some(preset) = preset
-        && tcp
+        && kind != Kind::Http
     {
-        pool.error("probe", format!("preset {} probes over http; remove `preset`, or `tcp`", preset.as_str()));
+        let (preset, kind) = (preset.as_str(), kind.as_str());
+        pool.error("probe", format!("preset {preset} probes over http; remove `preset`, or `{kind}`"));
     }
     let mut read = pool.under("probe");
     let (interval, fast_interval, timeout) = pace(keys, base, &mut read);
     let idle = idle(keys, base, interval, &mut read);
-    let kind = if tcp {
-        refuse_http_keys(keys, &mut read);
-        ProbeKind::Tcp
-    } else {
-        ProbeKind::Http(http(name, keys, preset, base, upstream, &mut read))
+    refuse_keys_of_others(keys, kind, &mut read);
+    let kind = match kind {
+        Kind::Tcp => ProbeKind::Tcp,
+        Kind::Http => ProbeKind::Http(http(name, keys, preset, base, upstream, &mut read)),
+        Kind::Grpc => ProbeKind::Grpc(grpc(keys, upstream, &mut read)),
     };
     let port = read.count("port", &keys.port, 1..=u16::MAX);
     let judge = judge(keys, preset, base, &mut read);
     let gates = gates(keys, judge, &mut read);
-    Probing { probe: Some(Probe { kind, port, interval, fast_interval, timeout, idle }), judge, gates }
+    let reuse = keys.reuse.is_some_and(|Spelled(reuse)| reuse) && kind != ProbeKind::Tcp;
+    Probing { probe: Some(Probe { kind, port, reuse, interval, fast_interval, timeout, idle }), judge, gates }
 }
 
 /// Interval, fast interval and timeout: what is not written is at most the interval, what is written must be.
@@ -133,22 +137,57 @@ fn idle(keys: &ProbeKeys, base: &Base, interval: Duration, read: &mut Reading<'_
     Some(Idle { after, interval: wanted.unwrap_or(default.interval).max(interval) })
 }
 
-fn refuse_http_keys(keys: &ProbeKeys, read: &mut Reading<'_>) {
+/// Keys that only other kinds of probe have.
+fn refuse_keys_of_others(keys: &ProbeKeys, kind: Kind, read: &mut Reading<'_>) {
+    let http: &[Kind] = &[Kind::Http];
+    let both: &[Kind] = &[Kind::Http, Kind::Grpc];
     let written = [
-        ("method", keys.method.is_some()),
-        ("path", keys.path.is_some()),
-        ("host", keys.host.is_some()),
-        ("host_header", keys.host_header.is_some()),
-        ("scheme", keys.scheme.is_some()),
-        ("tls", keys.tls.is_some()),
-        ("headers", keys.headers.is_some()),
-        ("expect", keys.expect.is_some()),
-        ("max_body", keys.max_body.is_some()),
+        ("service", keys.service.is_some(), &[Kind::Grpc][..]),
+        ("method", keys.method.is_some(), http),
+        ("path", keys.path.is_some(), http),
+        ("host", keys.host.is_some(), both),
+        ("host_header", keys.host_header.is_some(), both),
+        ("scheme", keys.scheme.is_some(), both),
+        ("tls", keys.tls.is_some(), both),
+        ("http2", keys.http2.is_some(), http),
+        ("reuse", keys.reuse.is_some(), both),
+        ("headers", keys.headers.is_some(), both),
+        ("expect", keys.expect.is_some(), http),
+        ("max_body", keys.max_body.is_some(), http),
     ];
-    for (key, _) in written.iter().filter(|(_, written)| *written) {
+    for (key, _, kinds) in written.iter().filter(|(_, written, kinds)| *written && !kinds.contains(&kind)) {
         let place = read.at.key(key).name();
-        read.problems.error_at(place, format!("a tcp probe has no `{key}`; remove it, or `kind: tcp`"));
+        let (kind, its) = (kind.as_str(), kinds.first().map_or("", |kind| kind.as_str()));
+        let message = match kind {
+            "http" => format!("an http probe has no `{key}`; remove it, or write `kind: {its}`"),
+            "grpc" if *key == "http2" => "a grpc probe speaks HTTP/2 anyway; remove `http2`".to_owned(),
+            _ => format!("a {kind} probe has no `{key}`; remove it, or `kind: {kind}`"),
+        };
+        read.problems.error_at(place, message);
     }
+}
+
+fn grpc(keys: &ProbeKeys, upstream: &Upstream, read: &mut Reading<'_>) -> GrpcProbe {
+    let service = read.text("service", &keys.service, |text| match text.chars().any(char::is_control) {
+        true => Err("the name of a service has no control characters".to_owned()),
+        false => Ok(text.to_owned()),
+    });
+    let (host, host_header) = hosts(keys, read);
+    GrpcProbe {
+        tls: tls::of_probe(keys, Alpn::Http2, host.as_deref(), upstream.tls.as_ref(), read),
+        service: service.unwrap_or_default(),
+        host,
+        host_header,
+        headers: keys.headers.as_ref().map_or_else(Vec::new, |h| headers(h, Kind::Grpc, read.under("headers"))),
+    }
+}
+
+/// `host` and `host_header`.
+fn hosts(keys: &ProbeKeys, read: &mut Reading<'_>) -> (Option<String>, Option<String>) {
+    let host = read.text("host", &keys.host, |text| {
+        host_name(text).map_err(|e| format!("{e}; `host` is a name or an address, a port goes into `host_header`"))
+    });
+    (host, read.text("host_header", &keys.host_header, host_field))
 }
 
 fn http(
@@ -163,6 +202,8 @@ fn http(
     let path = match (&keys.path, base.path) {
         (Some(_), _) => read.text("path", &keys.path, probe_path),
         (None, Some(path)) => Some(path.to_owned()),
+        // Which kind was meant is not known.
+        (None, None) if read.at.lost("kind") => None,
         (None, None) => {
             let message = match preset {
                 Some(preset) => {
@@ -179,19 +220,19 @@ fn http(
             None
         }
     };
-    let host = read.text("host", &keys.host, |text| {
-        host_name(text).map_err(|e| format!("{e}; `host` is a name or an address, a port goes into `host_header`"))
-    });
-    let host_header = read.text("host_header", &keys.host_header, host_field);
+    let (host, host_header) = hosts(keys, read);
+    let http2 = keys.http2.is_some_and(|Spelled(http2)| http2);
+    let spoken = if http2 { Alpn::Http2 } else { Alpn::Http1 };
     let default_header = if keys.host.is_some() { None } else { base.host_header.map(str::to_owned) };
     let max_body = read.bytes("max_body", &keys.max_body, 1..=16 << 20).unwrap_or(MAX_BODY);
     HttpProbe {
-        tls: tls::of_probe(keys, host.as_deref(), upstream.tls.as_ref(), read),
+        tls: tls::of_probe(keys, spoken, host.as_deref(), upstream.tls.as_ref(), read),
+        http2,
         method,
         path: path.unwrap_or_else(|| "/".to_owned()),
         host,
         host_header: host_header.or(default_header),
-        headers: keys.headers.as_ref().map_or_else(Vec::new, |h| headers(h, read.under("headers"))),
+        headers: keys.headers.as_ref().map_or_else(Vec::new, |h| headers(h, Kind::Http, read.under("headers"))),
         expect: expect(keys.expect.as_ref(), method, max_body, preset, base, read),
         max_body,
     }
@@ -223,16 +264,16 @@ const OWN_FIELDS: &[(&str, &str)] = &[
     ("accept-encoding", "`identity` is always sent, so that the body can be searched"),
     ("content-length", "a probe has no body"),
     ("transfer-encoding", "a probe has no body"),
-    ("connection", "each probe has a connection of its own"),
-    ("keep-alive", "each probe has a connection of its own"),
-    ("proxy-connection", "each probe has a connection of its own"),
-    ("te", "a probe takes no trailers"),
+    ("connection", "each probe has a connection of its own, or with `reuse: true` keeps it"),
+    ("keep-alive", "each probe has a connection of its own, or with `reuse: true` keeps it"),
+    ("proxy-connection", "each probe has a connection of its own, or with `reuse: true` keeps it"),
+    ("te", "gRPC needs its own, and nobody else one"),
     ("trailer", "a probe has no body"),
-    ("upgrade", "a probe speaks HTTP/1.1"),
+    ("upgrade", "a probe speaks HTTP/1.1, or with `http2: true` HTTP/2"),
     ("expect", "a probe has no body"),
 ];
 
-fn headers(written: &Headers, mut read: Reading<'_>) -> Vec<(String, String)> {
+fn headers(written: &Headers, kind: Kind, mut read: Reading<'_>) -> Vec<(String, String)> {
     let mut fields: Vec<(String, String)> = Vec::new();
     for (name, value) in &written.0 {
         let place = read.at.key(name).name();
@@ -244,6 +285,8 @@ fn headers(written: &Headers, mut read: Reading<'_>) -> Vec<(String, String)> {
             );
         } else if let Some((_, why)) = OWN_FIELDS.iter().find(|(own, _)| *own == lower) {
             read.problems.error_at(place, format!("`{name}` is the probe's own: {why}"));
+        } else if kind == Kind::Grpc && (lower == "content-type" || lower.starts_with("grpc-")) {
+            read.problems.error_at(place, format!("`{name}` is the probe's own: gRPC needs it"));
         } else if fields.iter().any(|(other, _)| other.eq_ignore_ascii_case(name)) {
             read.problems.error_at(place, format!("field `{name}` is written twice"));
         } else if !is_field_value(value) {

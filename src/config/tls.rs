@@ -27,10 +27,17 @@ pub(super) fn of_traffic(
         Or::Keys(keys) => merged(keys, Tls::default(), &mut read.under("tls")),
     };
     let at = read.at.key("tls");
-    if tls.alpn == Alpn::Off {
+    match tls.alpn {
+        Alpn::Http1 => {}
+        Alpn::Http2 => {
+            let message = "`h2` towards members is not supported yet, but for probes; write `[http/1.1]`";
+            read.problems.error(at.key("alpn"), message);
+        }
         // Pingora has no way to leave it out.
-        let message = "towards members `http/1.1` is always offered; only a probe's `alpn` can be `off`; remove it";
-        read.problems.error(at.key("alpn"), message);
+        Alpn::Off => {
+            let message = "towards members `http/1.1` is always offered; only a probe's `alpn` can be `off`; remove it";
+            read.problems.error(at.key("alpn"), message);
+        }
     }
     if tls.verify {
         refuse_rewritten(&tls, members, pool, at, read);
@@ -39,9 +46,10 @@ pub(super) fn of_traffic(
 }
 
 /// TLS of a pool's probes, by the `probe` that `read` stands on: the traffic's, but for what is written here. `host` is the
-/// probe's own, which is a name for TLS too.
+/// probe's own, which is a name for TLS too; `spoken` is what goes over the connection, and is what is offered.
 pub(super) fn of_probe(
     keys: &ProbeKeys,
+    spoken: Alpn,
     host: Option<&str>,
     traffic: Option<&Tls>,
     read: &mut Reading<'_>,
@@ -66,14 +74,25 @@ pub(super) fn of_probe(
     if !on || scheme == Some(Scheme::Http) {
         return None;
     }
-    let mut base = traffic.cloned().unwrap_or_default();
+    let mut base = Tls { alpn: spoken, ..traffic.cloned().unwrap_or_default() };
     if let Some(host) = host {
         base.sni = Some(host.to_owned());
     }
-    Some(match &keys.tls {
+    let tls = match &keys.tls {
         Some(Or::Keys(keys)) => merged(keys, base, &mut read.under("tls")),
         _ => base,
-    })
+    };
+    let message = match (spoken, tls.alpn) {
+        (Alpn::Http2, Alpn::Http1 | Alpn::Off) => {
+            "HTTP/2 over TLS is agreed on as `h2`; remove `alpn`, which is then `[h2]`"
+        }
+        (Alpn::Http1 | Alpn::Off, Alpn::Http2) => {
+            "`h2` is offered where it is spoken; write `http2: true` in the probe"
+        }
+        _ => return Some(tls),
+    };
+    read.under("tls").error("alpn", message);
+    Some(tls)
 }
 
 /// `base`, but for what is written in the mapping that `read` stands on.

@@ -33,15 +33,16 @@ impl Spelling for Off {
     }
 }
 
-/// `probe: off` and `probe: tcp`.
+/// `probe: off`, `probe: tcp` and `probe: grpc`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ProbeWord {
     Off,
     Tcp,
+    Grpc,
 }
 
 impl Spelling for ProbeWord {
-    const EXPECTED: &'static str = "`off`, `tcp` or a mapping such as `{ path: /healthz }`";
+    const EXPECTED: &'static str = "`off`, `tcp`, `grpc` or a mapping such as `{ path: /healthz }`";
 
     fn read(text: &str) -> Result<ProbeWord, String> {
         if text.starts_with('/') {
@@ -50,8 +51,8 @@ impl Spelling for ProbeWord {
         match text {
             "false" | "no" | "none" => Err(format!("`{text}` is not known here; write `off`")),
             "http" => Err("an http probe needs a path; write `{ path: /healthz }`".to_owned()),
-            "grpc" => Err("`grpc` is not supported yet; write `tcp`, or `{ path: /healthz }`".to_owned()),
-            _ => word(text, &[("off", ProbeWord::Off), ("tcp", ProbeWord::Tcp)]),
+            "http2" | "h2" => Err("an http probe needs a path; write `{ path: /healthz, http2: true }`".to_owned()),
+            _ => word(text, &[("off", ProbeWord::Off), ("tcp", ProbeWord::Tcp), ("grpc", ProbeWord::Grpc)]),
         }
     }
 }
@@ -61,16 +62,29 @@ impl Spelling for ProbeWord {
 pub(super) enum Kind {
     Http,
     Tcp,
+    Grpc,
+}
+
+impl Kind {
+    /// As it is written.
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Kind::Http => "http",
+            Kind::Tcp => "tcp",
+            Kind::Grpc => "grpc",
+        }
+    }
 }
 
 impl Spelling for Kind {
-    const EXPECTED: &'static str = "`http` or `tcp`";
+    const EXPECTED: &'static str = "`http`, `tcp` or `grpc`";
 
     fn read(text: &str) -> Result<Kind, String> {
         match text {
             "https" => Err("write `kind: http` and `scheme: https`".to_owned()),
-            "grpc" => Err("`grpc` is not supported yet; write `http` or `tcp`".to_owned()),
-            _ => word(text, &[("http", Kind::Http), ("tcp", Kind::Tcp)]),
+            "http2" | "h2" | "h2c" => Err("write `kind: http` and `http2: true`".to_owned()),
+            "grpcs" => Err("write `kind: grpc` and `scheme: https`".to_owned()),
+            _ => word(text, &[("http", Kind::Http), ("tcp", Kind::Tcp), ("grpc", Kind::Grpc)]),
         }
     }
 }
@@ -109,7 +123,7 @@ impl Spelling for TlsWord {
     }
 }
 
-/// `alpn: [http/1.1]` and `alpn: off`.
+/// `alpn: [http/1.1]`, `alpn: [h2]` and `alpn: off`.
 impl<'de> Deserialize<'de> for Alpn {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Alpn, D::Error> {
         deserializer.deserialize_any(AlpnVisitor)
@@ -129,7 +143,7 @@ impl<'de> Visitor<'de> for AlpnVisitor {
         match text {
             "off" => Ok(Alpn::Off),
             "none" | "no" => Err(E::custom(format!("`{text}` is not known here; write `off`"))),
-            "http/1.1" => Err(E::custom("`alpn` is a list; write `[http/1.1]`")),
+            "http/1.1" | "h2" => Err(E::custom(format!("`alpn` is a list; write `[{text}]`"))),
             other => Err(E::custom(unknown_protocol(other))),
         }
     }
@@ -139,20 +153,26 @@ impl<'de> Visitor<'de> for AlpnVisitor {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Alpn, A::Error> {
-        let mut any = false;
+        let mut offered = None;
         while let Some(Spelled(Text(protocol))) = list.next_element()? {
-            if protocol != "http/1.1" {
-                return Err(de::Error::custom(unknown_protocol(&protocol)));
+            let next = match protocol.as_str() {
+                "http/1.1" => Alpn::Http1,
+                "h2" => Alpn::Http2,
+                other => return Err(de::Error::custom(unknown_protocol(other))),
+            };
+            if offered.replace(next).is_some_and(|before| before != next) {
+                return Err(de::Error::custom(
+                    "one protocol is spoken, so one is offered; write `[http/1.1]` or `[h2]`",
+                ));
             }
-            any = true;
         }
-        if any { Ok(Alpn::Http1) } else { Err(de::Error::custom("the list is empty; write `[http/1.1]` or `off`")) }
+        offered.ok_or_else(|| de::Error::custom("the list is empty; write `[http/1.1]` or `off`"))
     }
 }
 
 fn unknown_protocol(name: &str) -> String {
     match name {
-        "h2" | "http/2" | "http2" => "`h2` towards members is not supported yet; write `[http/1.1]`".to_owned(),
+        "http/2" | "http2" | "h2c" => format!("`{name}` is not known here; write `[h2]`"),
         _ => format!("`{}` is not known here; write `[http/1.1]` or `off`", shown(name)),
     }
 }

@@ -8,13 +8,17 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hyper::body::Incoming;
+use tokio::net::TcpStream;
 use tokio::time::Instant;
 use tokio_rustls::TlsConnector;
 
-use super::fault::{Failure, Stage};
-use super::http::{Question, Request};
+use super::fault::{Failure, Stage, Trouble, is_http2};
+use super::script::Script;
+use super::session::{Kept, Sender, Session};
 use super::tape::Tape;
-use super::tcp;
+use super::way::{Request, Version, Way};
+use super::{grpc, http, tcp};
 use crate::config::{Probe, ProbeKind};
 use crate::health::{Outcome, Phases, Sample};
 use crate::tls::{Files, TlsError};
@@ -45,7 +49,17 @@ pub enum CheckError {
 #[derive(Debug)]
 pub struct Recipe {
     timeout: Duration,
+    /// A connection is kept for the next probe.
+    reuse: bool,
+    /// `None`: a connection is all that is asked for.
     question: Option<Question>,
+}
+
+/// What is asked of every member of a pool, and what answer is right.
+#[derive(Debug)]
+enum Question {
+    Http(http::Question),
+    Grpc(grpc::Question),
 }
 
 impl Recipe {
@@ -53,15 +67,43 @@ impl Recipe {
     pub fn new(probe: &Probe, files: &mut Files) -> Result<Recipe, CheckError> {
         let question = match &probe.kind {
             ProbeKind::Tcp => None,
-            ProbeKind::Http(http) => Some(Question::new(http, files)?),
+            ProbeKind::Http(http) => Some(Question::Http(http::Question::new(probe, http, files)?)),
+            ProbeKind::Grpc(grpc) => Some(Question::Grpc(grpc::Question::new(grpc, files)?)),
         };
-        Ok(Recipe { timeout: probe.timeout, question })
+        Ok(Recipe { timeout: probe.timeout, reuse: probe.reuse, question })
     }
 
     /// Of what the files held: part of the probe's fingerprint (health.md §9), since another authority may judge otherwise.
     /// `None`: it needs none.
     pub fn seal(&self) -> Option<u64> {
-        self.question.as_ref()?.tls().map(|tls| tls.seal)
+        self.question.as_ref()?.way().tls.as_ref().map(|tls| tls.seal)
+    }
+}
+
+impl Question {
+    fn way(&self) -> &Way {
+        match self {
+            Question::Http(http) => http.way(),
+            Question::Grpc(grpc) => grpc.way(),
+        }
+    }
+
+    /// Sends the request and judges the answer.
+    async fn talk(&self, request: &Request, sender: &mut Sender, trail: &mut Trail) -> Result<(), Trouble> {
+        let message = match self {
+            Question::Http(http) => http.message(request, trail),
+            Question::Grpc(grpc) => grpc.message(request, trail),
+        };
+        trail.asks(self.way().version, &message);
+        if let Question::Grpc(grpc) = self {
+            grpc.show(trail);
+        }
+        let answer = sender.send(message).await?;
+        trail.is_answered(self.way().version, &answer);
+        match self {
+            Question::Http(http) => http.judge(answer, trail).await,
+            Question::Grpc(grpc) => grpc.judge(answer, trail).await,
+        }
     }
 }
 
@@ -82,12 +124,14 @@ pub struct Exchange {
     pub peer: SocketAddr,
     /// How the connection was secured; `None` without TLS.
     pub tls: Option<Secured>,
-    /// The beginning of what was sent.
+    /// The beginning of what was sent; over HTTP/2 the request's header in the lines of HTTP/1.1, for gRPC with its message.
     pub sent: Vec<u8>,
-    /// The beginning of what came, header, framing and body, as it came.
+    /// The beginning of what came, header, framing and body, as it came; over HTTP/2 the answer's header alone, in lines.
     pub received: Vec<u8>,
-    /// The beginning of the body, decoded.
+    /// The beginning of the body, decoded; for gRPC its message in words.
     pub body: Vec<u8>,
+    /// The fields after the body, over HTTP/2, in lines.
+    pub trailers: Vec<u8>,
 }
 
 /// What was asked of a connection's TLS.
@@ -121,7 +165,8 @@ impl Check {
     /// The probe of the member whose own name is `host` (without port; an IPv6 literal without brackets). `address` is where
     /// it is now, with the port that is probed.
     pub fn new(recipe: &Arc<Recipe>, host: &str, address: SocketAddr) -> Result<Check, CheckError> {
-        let request = recipe.question.as_ref().map(|question| question.to_member(host, address.port())).transpose()?;
+        let request = |question: &Question| question.way().to_member(host, address.port());
+        let request = recipe.question.as_ref().map(request).transpose()?;
         Ok(Check { recipe: recipe.clone(), host: host.to_owned(), peer: address, request })
     }
 
@@ -145,49 +190,103 @@ impl Check {
         self.recipe.timeout
     }
 
-    /// Makes the probe.
+    /// Makes the probe, on a connection of its own.
     pub async fn run(&self) -> Sample {
-        let mut trail = Trail::new(0);
-        self.perform(&mut trail).await
+        self.run_again(&mut Kept::default()).await
+    }
+
+    /// Makes the probe, on the connection of the one before where these probes keep theirs and it still stands.
+    pub async fn run_again(&self, kept: &mut Kept) -> Sample {
+        self.perform(kept, &mut Trail::new(0, self.recipe.timeout)).await
     }
 
     /// Makes the probe and keeps what passed. Where the answer's header decides, the body is read all the same.
     pub async fn record(&self) -> (Sample, Exchange) {
-        let mut trail = Trail::new(SHOWN);
-        let sample = self.perform(&mut trail).await;
-        let exchange = Exchange {
-            peer: self.peer,
-            tls: self.secured(),
-            sent: trail.tape.sent(),
-            received: trail.tape.received(),
-            body: trail.body,
+        let mut trail = Trail::new(SHOWN, self.recipe.timeout);
+        let sample = self.perform(&mut Kept::default(), &mut trail).await;
+        let exchange = match self.recipe.question.as_ref().map(|question| question.way().version) {
+            Some(Version::Http2) => Exchange {
+                peer: self.peer,
+                tls: self.secured(),
+                sent: trail.script.sent,
+                received: if trail.script.head.is_empty() { unframed(&trail.tape) } else { trail.script.head },
+                body: trail.body,
+                trailers: trail.script.trailers,
+            },
+            _ => Exchange {
+                peer: self.peer,
+                tls: self.secured(),
+                sent: trail.tape.sent(),
+                received: trail.tape.received(),
+                body: trail.body,
+                trailers: Vec::new(),
+            },
         };
         (sample, exchange)
     }
 
     fn secured(&self) -> Option<Secured> {
-        let tls = self.recipe.question.as_ref()?.tls()?;
+        let tls = self.recipe.question.as_ref()?.way().tls.as_ref()?;
         let server_name = self.request.as_ref()?.server_name()?.to_str().into_owned();
         Some(Secured { server_name, verified: tls.verified, client_certificate: tls.client_certificate })
     }
 
-    async fn perform(&self, trail: &mut Trail) -> Sample {
+    async fn perform(&self, kept: &mut Kept, trail: &mut Trail) -> Sample {
         let timeout = self.recipe.timeout;
-        let result = match tokio::time::timeout(timeout, self.converse(trail)).await {
+        let result = match tokio::time::timeout(timeout, self.converse(kept, trail)).await {
             Ok(result) => result,
             Err(_) => Err(trail.decided.take().unwrap_or_else(|| Failure::timeout(trail.stage, timeout))),
         };
         trail.sample(result)
     }
 
-    async fn converse(&self, trail: &mut Trail) -> Result<(), Failure> {
+    async fn converse(&self, kept: &mut Kept, trail: &mut Trail) -> Result<(), Failure> {
+        let (Some(request), Some(question)) = (&self.request, &self.recipe.question) else {
+            return self.dial(trail).await.map(drop);
+        };
+        if let Some(session) = kept.take().await {
+            trail.resume(&session.tape);
+            match self.ask(request, question, session, kept, trail).await {
+                // It was closed while the request was on its way: nothing is learnt of the member, so it is asked again.
+                Err(trouble) if trail.is_unanswered(question.way().version) && trouble.is_hangup() => trail.restart(),
+                result => return result.map_err(|trouble| trail.explain(question.way().version, trouble)),
+            }
+        }
+        let session = self.open(request, question.way(), trail).await?;
+        let result = self.ask(request, question, session, kept, trail).await;
+        result.map_err(|trouble| trail.explain(question.way().version, trouble))
+    }
+
+    async fn ask(
+        &self,
+        request: &Request,
+        question: &Question,
+        mut session: Session,
+        kept: &mut Kept,
+        trail: &mut Trail,
+    ) -> Result<(), Trouble> {
+        trail.stage = Stage::Waiting;
+        let result = session.driver.along(question.talk(request, &mut session.sender, trail)).await;
+        // What is still to come of an answer would be taken for the beginning of the next one.
+        if self.recipe.reuse && trail.complete {
+            kept.keep(session);
+        } else {
+            session.part();
+        }
+        result
+    }
+
+    async fn dial(&self, trail: &mut Trail) -> Result<TcpStream, Failure> {
         let stream = tcp::dial(self.peer).await.map_err(|error| Failure::io(&error, Stage::Dialling))?;
         trail.phases.connect = Some(trail.started.elapsed());
-        let (Some(request), Some(question)) = (&self.request, &self.recipe.question) else {
-            return Ok(());
-        };
-        let (Some(tls), Some(name)) = (question.tls(), request.server_name()) else {
-            return question.ask(request, stream, trail).await;
+        Ok(stream)
+    }
+
+    async fn open(&self, request: &Request, way: &Way, trail: &mut Trail) -> Result<Session, Failure> {
+        let stream = self.dial(trail).await?;
+        let unopened = |error: hyper::Error| Failure::http(&error, way.version, Stage::Waiting, &[]);
+        let (Some(tls), Some(name)) = (&way.tls, request.server_name()) else {
+            return Session::open(stream, way.version, &trail.tape).await.map_err(unopened);
         };
         trail.stage = Stage::Securing;
         let securing = Instant::now();
@@ -196,18 +295,33 @@ impl Check {
             .await
             .map_err(|error| Failure::io(&error, Stage::Securing))?;
         trail.phases.tls = Some(securing.elapsed());
-        question.ask(request, stream, trail).await
+        if way.version == Version::Http2 && stream.get_ref().1.alpn_protocol() != Some(b"h2") {
+            return Err(Failure::no_protocol());
+        }
+        Session::open(stream, way.version, &trail.tape).await.map_err(unopened)
     }
+}
+
+/// What came instead of HTTP/2; nothing where it was that, since people cannot read it.
+fn unframed(tape: &Tape) -> Vec<u8> {
+    let received = tape.received();
+    if is_http2(&received) { Vec::new() } else { received }
 }
 
 /// What is known of a probe while it runs, and stays known when its time is over.
 #[derive(Debug)]
 pub(super) struct Trail {
     pub(super) started: Instant,
+    /// When its time is over.
+    pub(super) deadline: Instant,
     pub(super) stage: Stage,
     pub(super) phases: Phases,
     pub(super) status: Option<u16>,
     pub(super) tape: Tape,
+    /// What passed over HTTP/2, where somebody wants to see it.
+    pub(super) script: Script,
+    /// The answer has been read to its end.
+    pub(super) complete: bool,
     /// Bytes of the body to keep.
     pub(super) keep: usize,
     pub(super) body: Vec<u8>,
@@ -217,17 +331,76 @@ pub(super) struct Trail {
 }
 
 impl Trail {
-    fn new(keep: usize) -> Trail {
+    fn new(keep: usize, timeout: Duration) -> Trail {
+        let started = Instant::now();
         Trail {
-            started: Instant::now(),
+            started,
+            deadline: started + timeout,
             stage: Stage::Dialling,
             phases: Phases::default(),
             status: None,
             tape: Tape::new(keep.max(QUOTED)),
+            script: Script::default(),
+            complete: false,
             keep,
             body: Vec::new(),
             decided: None,
             decided_at: None,
+        }
+    }
+
+    /// The next request on a connection that stands, with this tape.
+    fn resume(&mut self, tape: &Tape) {
+        tape.restart();
+        self.tape = tape.clone();
+        self.started = Instant::now();
+    }
+
+    /// Nothing has happened: another connection is tried, in what time is left.
+    fn restart(&mut self) {
+        self.tape = Tape::new(self.keep.max(QUOTED));
+        self.started = Instant::now();
+        self.stage = Stage::Dialling;
+    }
+
+    fn asks<B>(&mut self, version: Version, message: &::http::Request<B>) {
+        if version == Version::Http2 && self.keep > 0 {
+            self.script.asks(message);
+        }
+    }
+
+    /// The header of the answer is there.
+    fn is_answered(&mut self, version: Version, answer: &::http::Response<Incoming>) {
+        let first = match version {
+            Version::Http1 => self.tape.first_byte(),
+            // Frames that are no answer come before it; its header comes in one of its own.
+            Version::Http2 => self.tape.last_read(),
+        };
+        if version == Version::Http2 && self.keep > 0 {
+            self.script.answers(answer);
+        }
+        self.phases.first_byte = first.map(|at| at.saturating_duration_since(self.started));
+        self.status = Some(answer.status().as_u16());
+        self.stage = Stage::Reading;
+    }
+
+    /// The fields after the body are there.
+    pub(super) fn ends(&mut self, trailers: &::http::HeaderMap) {
+        if self.keep > 0 {
+            self.script.ends(trailers);
+        }
+    }
+
+    /// Nothing of an answer came; over HTTP/2 other frames may have.
+    fn is_unanswered(&self, version: Version) -> bool {
+        self.stage == Stage::Waiting && (version == Version::Http2 || self.tape.received().is_empty())
+    }
+
+    fn explain(&self, version: Version, trouble: Trouble) -> Failure {
+        match (trouble, self.tape.tls_error()) {
+            (Trouble::Answer(failure), _) => failure,
+            (Trouble::Http(_), Some(error)) => Failure::tls(&error),
+            (Trouble::Http(error), None) => Failure::http(&error, version, self.stage, &self.tape.received()),
         }
     }
 

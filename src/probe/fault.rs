@@ -7,6 +7,9 @@ use std::error::Error;
 use std::io;
 use std::time::Duration;
 
+use rustls::AlertDescription;
+
+use super::way::Version;
 use crate::health::{Outcome, Reason};
 use crate::tls;
 
@@ -21,6 +24,74 @@ pub(super) enum Stage {
     Waiting,
     /// The header is in, the body is not.
     Reading,
+}
+
+/// Why there is no right answer.
+#[derive(Debug)]
+pub(super) enum Trouble {
+    /// It is wrong.
+    Answer(Failure),
+    /// There is none that can be read.
+    Http(hyper::Error),
+}
+
+impl From<hyper::Error> for Trouble {
+    fn from(error: hyper::Error) -> Trouble {
+        Trouble::Http(error)
+    }
+}
+
+impl From<Failure> for Trouble {
+    fn from(failure: Failure) -> Trouble {
+        Trouble::Answer(failure)
+    }
+}
+
+impl Trouble {
+    /// Whether the connection went away before the member had said anything: where the connection had been idle, it may
+    /// have been closed before the request came.
+    pub(super) fn is_hangup(&self) -> bool {
+        let Trouble::Http(error) = self else { return false };
+        if let Some(error) = io_within(error) {
+            return reason_of(error.kind(), Stage::Waiting) == Reason::Reset;
+        }
+        match Frame::behind(error) {
+            Some(Frame::Goodbye(_)) => true,
+            // The member has not looked at the request (RFC 9113 section 8.7).
+            Some(Frame::Reset(why)) => why.starts_with("refused stream"),
+            Some(Frame::Wrong(_)) => false,
+            None => error.is_incomplete_message() || error.is_canceled() || error.is_closed(),
+        }
+    }
+}
+
+/// What ended a stream of HTTP/2, in h2's words. hyper keeps the type of its errors to itself, so it is told by the
+/// beginnings of their texts; the tests of `tests::h2` meet each.
+enum Frame {
+    /// RST_STREAM.
+    Reset(String),
+    /// GOAWAY.
+    Goodbye(String),
+    /// What came breaks the rules.
+    Wrong(String),
+}
+
+impl Frame {
+    fn behind(error: &(dyn Error + 'static)) -> Option<Frame> {
+        let mut cause = error.source();
+        while let Some(error) = cause {
+            let text = error.to_string();
+            let after = |start: &str| text.strip_prefix(start).map(str::to_owned);
+            let found = after("stream error received: ").map(Frame::Reset);
+            let found = found.or_else(|| after("connection error received: ").map(Frame::Goodbye));
+            let wrong = || after("stream error detected: ").or_else(|| after("connection error detected: "));
+            if let Some(frame) = found.or_else(|| wrong().map(Frame::Wrong)) {
+                return Some(frame);
+            }
+            cause = error.source();
+        }
+        None
+    }
 }
 
 /// Why a probe did not pass.
@@ -54,7 +125,7 @@ impl Failure {
             return Failure { outcome: Outcome::Inconclusive, detail: format!("local fault: {error}") };
         }
         if let Some(error) = tls::error_within(error) {
-            return Failure::new(Reason::Tls, tls::explain(error));
+            return Failure::tls(error);
         }
         let reason = reason_of(error.kind(), stage);
         let detail = match (reason, stage) {
@@ -66,10 +137,28 @@ impl Failure {
         Failure::new(reason, detail)
     }
 
+    /// TLS failed.
+    pub(super) fn tls(error: &rustls::Error) -> Failure {
+        match error {
+            rustls::Error::AlertReceived(AlertDescription::NoApplicationProtocol) => Failure::no_protocol(),
+            error => Failure::new(Reason::Tls, tls::explain(error)),
+        }
+    }
+
+    /// The member does not agree to what the probe would speak.
+    pub(super) fn no_protocol() -> Failure {
+        Failure::new(Reason::Protocol, "the member does not agree to the protocol that TLS offers it (ALPN)")
+    }
+
     /// The exchange of HTTP messages failed at `stage`; `began` is the beginning of what came.
-    pub(super) fn http(error: &hyper::Error, stage: Stage, began: &[u8]) -> Failure {
+    pub(super) fn http(error: &hyper::Error, version: Version, stage: Stage, began: &[u8]) -> Failure {
         if let Some(error) = io_within(error) {
             return Failure::io(error, stage);
+        }
+        if version == Version::Http2
+            && let Some(failure) = Failure::http2(error, began)
+        {
+            return failure;
         }
         // Once the header is in, everything that is wrong with the body is an error of reading it.
         if stage == Stage::Reading || error.is_incomplete_message() || error.is_canceled() || error.is_closed() {
@@ -85,6 +174,24 @@ impl Failure {
         }
         Failure::new(Reason::Protocol, format!("not HTTP/1 ({error}): began {}", quote(began)))
     }
+
+    /// A frame of HTTP/2 said so, or was none.
+    fn http2(error: &hyper::Error, began: &[u8]) -> Option<Failure> {
+        Some(match Frame::behind(error)? {
+            Frame::Reset(why) => Failure::new(Reason::Reset, format!("the member reset the stream: {why}")),
+            Frame::Goodbye(why) => Failure::new(Reason::Reset, format!("the member said GOAWAY: {why}")),
+            Frame::Wrong(_) if !began.is_empty() && !is_http2(began) => {
+                Failure::new(Reason::Protocol, format!("not HTTP/2: began {}", quote(began)))
+            }
+            Frame::Wrong(why) => Failure::new(Reason::Protocol, format!("wrong HTTP/2: {why}")),
+        })
+    }
+}
+
+/// Whether what came is at least framed as HTTP/2: its first frame is of SETTINGS (RFC 9113 section 3.4).
+pub(super) fn is_http2(began: &[u8]) -> bool {
+    const SETTINGS: u8 = 4;
+    began.get(3) == Some(&SETTINGS)
 }
 
 /// A fault of this machine and not of the member: out of descriptors, ports, buffers or memory.

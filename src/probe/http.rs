@@ -1,35 +1,28 @@
 //! HTTP and HTTPS probes: what is asked, and what answer is right.
 //!
-//! One request on a connection that serves nothing else. What the answer says is judged in the order it comes: status,
+//! One request, in either version of HTTP, on a connection that serves nothing else. What the answer says is judged in the order it comes: status,
 //! then encoding, then body, and the first thing that is wrong decides at once; only a right answer is read to its end.
 //!
-//! Not here: redirects are never followed, proxies of the environment never asked.
-
-use std::sync::Arc;
+//! Not here: the connection (`session`); redirects are never followed, proxies of the environment never asked.
 
 use bytes::Bytes;
 use http::header::{ACCEPT, ACCEPT_ENCODING, CONNECTION, CONTENT_ENCODING, HOST, LOCATION, USER_AGENT};
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, response};
-use http_body_util::{BodyExt, Empty};
-use hyper::body::Incoming;
-use hyper::client::conn::http1;
-use hyper_util::rt::TokioIo;
-use rustls::ClientConfig;
-use rustls::pki_types::ServerName;
-use tokio::io::{AsyncRead, AsyncWrite};
+use http_body_util::{BodyExt, Full};
+use hyper::body::{Body, Incoming};
 
 use super::CheckError;
 use super::check::Trail;
-use super::fault::{Failure, Stage};
+use super::fault::{Failure, Trouble};
 use super::needle::{Found, Search};
-use super::tape::Taped;
-use crate::config::{Expect, HttpProbe, ProbeMethod, Tls, authority};
+use super::way::{Request, Version, Way};
+use crate::config::{Expect, HttpProbe, Probe, ProbeMethod};
 use crate::health::Reason;
-use crate::tls::{self, Files, Material, TlsError};
+use crate::tls::Files;
 
-/// A header larger than this is not read to its end.
-const MAX_HEADER: usize = 64 * 1024;
+/// Who asks, where the operator has not written another name.
+pub(super) const AGENT: &str = concat!("pulsegate/", env!("CARGO_PKG_VERSION"), " (health probe)");
 /// Fields by which an answer is framed, or its body readable; they are not the operator's.
 const OURS: [&str; 6] = ["accept-encoding", "connection", "content-length", "transfer-encoding", "upgrade", "trailer"];
 
@@ -40,54 +33,19 @@ pub(super) struct Question {
     path: PathAndQuery,
     /// Without Host.
     headers: HeaderMap,
-    host: Option<String>,
-    host_header: Option<String>,
-    tls: Option<Security>,
+    way: Way,
     expect: Expect,
     max_body: usize,
 }
 
-/// TLS of the probes of a pool.
-#[derive(Debug)]
-pub(super) struct Security {
-    pub(super) client: Arc<ClientConfig>,
-    /// Of the files' contents.
-    pub(super) seal: u64,
-    pub(super) verified: bool,
-    pub(super) client_certificate: bool,
-    /// Else the member's own name.
-    sni: Option<String>,
-}
-
-impl Security {
-    fn new(tls: &Tls, files: &mut Files) -> Result<Security, TlsError> {
-        let material = Material::read(tls, files)?;
-        Ok(Security {
-            client: tls::client(tls, &material)?,
-            seal: material.seal(),
-            verified: tls.verify,
-            client_certificate: material.client.is_some(),
-            sni: tls.sni.clone(),
-        })
-    }
-}
-
-/// What is particular to one member.
-#[derive(Debug)]
-pub(super) struct Request {
-    host: HeaderValue,
-    server_name: Option<ServerName<'static>>,
-}
-
-impl Request {
-    /// The name or address the certificate is verified for; an address is not sent (RFC 6066 section 3).
-    pub(super) fn server_name(&self) -> Option<&ServerName<'static>> {
-        self.server_name.as_ref()
-    }
-}
-
 impl Question {
-    pub(super) fn new(probe: &HttpProbe, files: &mut Files) -> Result<Question, CheckError> {
+    /// What the HTTP of a `whole` probe asks.
+    pub(super) fn new(whole: &Probe, probe: &HttpProbe, files: &mut Files) -> Result<Question, CheckError> {
+        let version = if probe.http2 { Version::Http2 } else { Version::Http1 };
+        let mut ours = vec![(USER_AGENT, AGENT), (ACCEPT, "*/*"), (ACCEPT_ENCODING, "identity")];
+        if version == Version::Http1 && !whole.reuse {
+            ours.push((CONNECTION, "close"));
+        }
         let path: PathAndQuery = probe.path.parse().map_err(|_| CheckError::Path(probe.path.clone()))?;
         if path.as_str() != probe.path {
             // The parser leaves out a fragment.
@@ -99,94 +57,44 @@ impl Question {
                 ProbeMethod::Head => Method::HEAD,
             },
             path,
-            headers: headers(&probe.headers)?,
-            host: probe.host.clone(),
-            host_header: probe.host_header.clone(),
-            tls: probe.tls.as_ref().map(|tls| Security::new(tls, files)).transpose()?,
+            headers: fields(&probe.headers, ours)?,
+            way: Way::new(version, probe.tls.as_ref(), (&probe.host, &probe.host_header), files)?,
             expect: probe.expect.clone(),
             max_body: probe.max_body,
         })
     }
 
-    /// `None` for plain HTTP.
-    pub(super) fn tls(&self) -> Option<&Security> {
-        self.tls.as_ref()
+    /// How its members are reached.
+    pub(super) fn way(&self) -> &Way {
+        &self.way
     }
 
-    /// Host field and server name for the member whose own name is `member` and that is probed on `port`.
-    pub(super) fn to_member(&self, member: &str, port: u16) -> Result<Request, CheckError> {
-        let wrong = |host: &str| CheckError::Host(host.to_string());
-        let host = match (&self.host_header, &self.host) {
-            (Some(written), _) | (None, Some(written)) => written.clone(),
-            (None, None) => authority(member, port, if self.tls.is_some() { 443 } else { 80 }),
-        };
-        let server_name = self.tls.as_ref().map(|tls| tls::server_name(tls.sni.as_deref().unwrap_or(member)));
-        let server_name = server_name.transpose()?;
-        Ok(Request { host: HeaderValue::from_str(&host).map_err(|_| wrong(&host))?, server_name })
-    }
-
-    /// Sends the request over `stream` and judges the answer.
-    pub(super) async fn ask<S>(&self, request: &Request, stream: S, trail: &mut Trail) -> Result<(), Failure>
-    where
-        S: AsyncRead + AsyncWrite + Unpin,
-    {
-        trail.stage = Stage::Waiting;
-        let tape = trail.tape.clone();
-        let io = TokioIo::new(Taped::new(stream, tape.clone()));
-        let (sender, connection) = http1::Builder::new()
-            .title_case_headers(true)
-            // The first bounds a header that does not end, the second one that does.
-            .max_buf_size(MAX_HEADER)
-            .max_header_size(MAX_HEADER)
-            .handshake::<_, Empty<Bytes>>(io)
-            .await
-            .map_err(|error| Failure::http(&error, Stage::Waiting, &[]))?;
-        let result = {
-            let talk = self.talk(request, sender, &mut *trail);
-            tokio::pin!(talk, connection);
-            tokio::select! {
-                biased;
-                result = &mut talk => result,
-                // It is over when all it had to give is handed on, what it died of included.
-                _ = &mut connection => talk.await,
-            }
-        };
-        result.map_err(|trouble| match trouble {
-            Trouble::Answer(failure) => failure,
-            Trouble::Http(error) => Failure::http(&error, trail.stage, &tape.received()),
-        })
-    }
-
-    async fn talk(
-        &self,
-        request: &Request,
-        mut sender: http1::SendRequest<Empty<Bytes>>,
-        trail: &mut Trail,
-    ) -> Result<(), Trouble> {
-        let answer = sender.send_request(self.message(request, trail)).await?;
-        trail.phases.first_byte = trail.tape.first_byte().map(|at| at - trail.started);
-        trail.status = Some(answer.status().as_u16());
-        trail.stage = Stage::Reading;
-        let (head, body) = answer.into_parts();
-        if let Err(failure) = self.judge_head(&head) {
-            trail.decide(failure.clone());
-            show(body, trail).await;
-            return Err(Trouble::Answer(failure));
-        }
-        self.judge_body(body, trail).await
-    }
-
-    fn message(&self, request: &Request, trail: &Trail) -> http::Request<Empty<Bytes>> {
-        let mut message = http::Request::new(Empty::new());
+    /// What is sent.
+    pub(super) fn message(&self, request: &Request, trail: &Trail) -> http::Request<Full<Bytes>> {
+        let mut message = http::Request::new(Full::default());
         *message.method_mut() = self.method.clone();
-        *message.uri_mut() = self.path.clone().into();
+        *message.uri_mut() = self.way.target(request, &self.path);
         let headers = message.headers_mut();
         headers.reserve(self.headers.len() + 1);
-        headers.insert(HOST, request.host.clone());
+        if self.way.version == Version::Http1 {
+            headers.insert(HOST, request.host.clone());
+        }
         headers.extend(self.headers.clone());
         let tape = trail.tape.clone();
         hyper::ext::on_informational(&mut message, move |_| tape.rewind());
         message
+    }
+
+    /// Whether the answer is right. Where its header decides, the body is read only for those who want to see it.
+    pub(super) async fn judge(&self, answer: http::Response<Incoming>, trail: &mut Trail) -> Result<(), Trouble> {
+        let (head, body) = answer.into_parts();
+        if let Err(failure) = self.judge_head(&head) {
+            trail.complete = body.is_end_stream();
+            trail.decide(failure.clone());
+            show(body, trail).await;
+            return Err(failure.into());
+        }
+        self.judge_body(body, trail).await
     }
 
     fn judge_head(&self, head: &response::Parts) -> Result<(), Failure> {
@@ -232,45 +140,41 @@ impl Question {
         let mut search = Search::new(needle, self.max_body);
         while let Some(frame) = body.frame().await {
             let frame = frame?;
+            frame.trailers_ref().into_iter().for_each(|trailers| trail.ends(trailers));
             let Some(piece) = frame.data_ref() else { continue };
             trail.keep(piece);
             if search.feed(piece) == Found::NotWithinLimit {
                 let detail = format!("{:?} not within the first {} bytes", short(needle), self.max_body);
-                return Err(Trouble::Answer(Failure::new(Reason::TooLarge, detail)));
+                return Err(Failure::new(Reason::TooLarge, detail).into());
             }
         }
+        trail.complete = true;
         if search.found() {
             return Ok(());
         }
         let detail = format!("body ended after {} bytes without {:?}", search.seen(), short(needle));
-        Err(Trouble::Answer(Failure::new(Reason::Body, detail)))
-    }
-}
-
-/// Why the talk ended: the answer was wrong, or there was none that can be read.
-enum Trouble {
-    Answer(Failure),
-    Http(hyper::Error),
-}
-
-impl From<hyper::Error> for Trouble {
-    fn from(error: hyper::Error) -> Trouble {
-        Trouble::Http(error)
+        Err(Failure::new(Reason::Body, detail).into())
     }
 }
 
 /// Keeps the beginning of a body that decides nothing any more, where somebody wants to see it.
-async fn show(mut body: Incoming, trail: &mut Trail) {
+pub(super) async fn show(mut body: Incoming, trail: &mut Trail) {
     while trail.body.len() < trail.keep {
         match body.frame().await {
-            Some(Ok(frame)) => frame.data_ref().into_iter().for_each(|piece| trail.keep(piece)),
+            Some(Ok(frame)) => {
+                frame.data_ref().into_iter().for_each(|piece| trail.keep(piece));
+                frame.trailers_ref().into_iter().for_each(|trailers| trail.ends(trailers));
+            }
             _ => return,
         }
     }
 }
 
-/// The fields of the request but Host: ours, unless the operator wrote the same.
-fn headers(written: &[(String, String)]) -> Result<HeaderMap, CheckError> {
+/// The fields of a request but Host: `ours`, unless the operator wrote the same.
+pub(super) fn fields(
+    written: &[(String, String)],
+    ours: Vec<(HeaderName, &'static str)>,
+) -> Result<HeaderMap, CheckError> {
     let mut headers = HeaderMap::new();
     for (name, value) in written {
         let wrong = |why| CheckError::Header(name.clone(), why);
@@ -283,12 +187,6 @@ fn headers(written: &[(String, String)]) -> Result<HeaderMap, CheckError> {
         }
         headers.append(field, HeaderValue::from_str(value).map_err(|_| wrong("not a field value"))?);
     }
-    let ours = [
-        (USER_AGENT, concat!("pulsegate/", env!("CARGO_PKG_VERSION"), " (health probe)")),
-        (ACCEPT, "*/*"),
-        (ACCEPT_ENCODING, "identity"),
-        (CONNECTION, "close"),
-    ];
     for (name, value) in ours {
         headers.entry(name).or_insert(HeaderValue::from_static(value));
     }
@@ -307,7 +205,7 @@ fn encoding(headers: &HeaderMap) -> Option<String> {
 }
 
 /// At most so much of what others wrote goes into a detail.
-fn short(text: &str) -> String {
+pub(super) fn short(text: &str) -> String {
     const SHOWN: usize = 200;
     match text.char_indices().nth(SHOWN) {
         Some((end, _)) => format!("{}…", &text[..end]),

@@ -1,6 +1,6 @@
 //! Asks members how they are: one request, one answer, one sample.
 //!
-//! A probe is a request of its own, on a connection of its own, on a runtime of its own: what traffic does, and how busy
+//! A probe is a request of its own, on a connection of its own (or kept from the one before), on a runtime of its own: what traffic does, and how busy
 //! it keeps the proxy, must not colour what is learnt. [`Check`] makes one probe, [`Prober`] makes them at the right
 //! times, `schedule` says which times those are.
 //!
@@ -8,16 +8,21 @@
 
 mod check;
 mod fault;
+mod grpc;
 mod http;
 mod needle;
 mod prober;
 mod schedule;
+mod script;
+mod session;
 mod tape;
 mod task;
 mod tcp;
+mod way;
 
 #[cfg(test)]
 mod tests;
 
 pub use check::{Check, CheckError, Exchange, Recipe, Secured};
 pub use prober::{Counters, Idle, Prober, Report, Target};
+pub use session::Kept;

@@ -11,6 +11,8 @@ use std::task::{Context, Poll, Waker};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
 
+use crate::tls;
+
 /// What passed over one connection; clones are the same tape.
 #[derive(Debug, Clone)]
 pub(super) struct Tape(Arc<Mutex<Recording>>);
@@ -22,6 +24,8 @@ struct Recording {
     received: Vec<u8>,
     first_read: Option<Instant>,
     last_read: Option<Instant>,
+    /// What TLS under the stream died of: HTTP/2 tells its own users only the words.
+    tls: Option<rustls::Error>,
     /// Nothing was sent yet, and this reader waits for that.
     reader: Option<Waker>,
     has_sent: bool,
@@ -37,6 +41,24 @@ impl Tape {
     pub(super) fn first_byte(&self) -> Option<Instant> {
         let recording = self.recording();
         recording.first_read.or(recording.last_read)
+    }
+
+    /// When anything came last.
+    pub(super) fn last_read(&self) -> Option<Instant> {
+        self.recording().last_read
+    }
+
+    /// What TLS failed of, where it did.
+    pub(super) fn tls_error(&self) -> Option<rustls::Error> {
+        self.recording().tls.clone()
+    }
+
+    /// Another request begins: nothing of it was sent and nothing came.
+    pub(super) fn restart(&self) {
+        let mut recording = self.recording();
+        (recording.first_read, recording.last_read) = (None, None);
+        recording.sent.clear();
+        recording.received.clear();
     }
 
     /// An interim answer is over: the first byte of the final one is still to come.
@@ -86,6 +108,9 @@ impl<S: AsyncRead + Unpin> AsyncRead for Taped<S> {
         }
         let before = buf.filled().len();
         let polled = Pin::new(&mut self.stream).poll_read(cx, buf);
+        if let Poll::Ready(Err(error)) = &polled {
+            self.tape.recording().tls = tls::error_within(error).cloned();
+        }
         let came = &buf.filled()[before..];
         if !came.is_empty() {
             let mut recording = self.tape.recording();

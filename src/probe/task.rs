@@ -15,7 +15,7 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::Instant;
 
 use super::schedule::{Grid, Last};
-use super::{Counters, Target};
+use super::{Counters, Kept, Target};
 use crate::clock;
 use crate::health::{Class, Outcome, Pace, Reason, Sample};
 
@@ -72,6 +72,8 @@ pub(super) struct Task {
     share: f64,
     /// What the last probe failed of, where it did.
     failing: Option<Reason>,
+    /// The connection of the last probe, where it is to be used again.
+    kept: Kept,
 }
 
 /// What one round found.
@@ -83,7 +85,7 @@ struct Round {
 impl Task {
     /// The task that asks for `targets`, on a grid at `share` of its interval; `now` asks for a probe.
     pub(super) fn new(desk: Arc<Desk>, targets: watch::Receiver<Vec<Target>>, now: Arc<Notify>, share: f64) -> Task {
-        Task { desk, targets, now, share, failing: None }
+        Task { desk, targets, now, share, failing: None, kept: Kept::default() }
     }
 
     /// Runs for as long as anybody wants it.
@@ -144,6 +146,7 @@ impl Task {
     ///
     /// It does not end by itself: whoever hands over members meanwhile has to find somebody who takes them.
     async fn is_handed_over(&mut self) -> bool {
+        self.kept = Kept::default();
         self.plan(Duration::ZERO);
         self.targets.changed().await.is_ok()
     }
@@ -157,7 +160,7 @@ impl Task {
         };
         let flight = Flight::begin(&self.desk.counters);
         let started = clock::monotonic();
-        let sample = check.run().await;
+        let sample = check.run_again(&mut self.kept).await;
         let ended = clock::monotonic();
         flight.land(&sample);
         drop((place, seat));

@@ -40,6 +40,7 @@ pub fn client(tls: &Tls, material: &Material) -> Result<Arc<ClientConfig>, TlsEr
     client.resumption = Resumption::disabled();
     client.alpn_protocols = match tls.alpn {
         Alpn::Http1 => vec![b"http/1.1".to_vec()],
+        Alpn::Http2 => vec![b"h2".to_vec()],
         Alpn::Off => Vec::new(),
     };
     Ok(Arc::new(client))

@@ -92,6 +92,7 @@ fn a_fingerprint_changes_with_the_request_the_connection_and_the_expectation_and
     let base = of("{ path: / }");
     let same = [
         "{ path: /, tls: false }",
+        "{ path: /, http2: false, reuse: false }",
         "{ path: /, method: GET, scheme: http, expect: { status: 200-299 }, max_body: 64KiB }",
         "{ path: /, interval: 1s, fast_interval: 100ms, timeout: 200ms }",
         "{ path: /, consecutive: { failures: 2 } }",
@@ -120,6 +121,20 @@ fn a_fingerprint_changes_with_the_request_the_connection_and_the_expectation_and
         "{ path: /, expect: { status: 200 } }",
         "{ path: /, expect: { body: ok } }",
         "{ path: /, max_body: 1KiB }",
+        "{ path: /, http2: true }",
+        "{ path: /, http2: true, reuse: true }",
+        "{ path: /, http2: true, scheme: https }",
+        "{ path: /, reuse: true }",
+        "grpc",
+        "{ kind: grpc, service: a }",
+        "{ kind: grpc, service: b }",
+        "{ kind: grpc, reuse: true }",
+        "{ kind: grpc, scheme: https }",
+        "{ kind: grpc, tls: { verify: false } }",
+        "{ kind: grpc, host: a }",
+        "{ kind: grpc, host_header: a }",
+        "{ kind: grpc, headers: { A: b } }",
+        "{ kind: grpc, port: 80 }",
     ];
     for probe in other {
         let print = of(probe);

@@ -35,7 +35,7 @@ fn probe(pool: &Pool) -> &Probe {
 fn http(pool: &Pool) -> &HttpProbe {
     match &probe(pool).kind {
         ProbeKind::Http(http) => http,
-        ProbeKind::Tcp => panic!("a preset probes over http"),
+        ProbeKind::Tcp | ProbeKind::Grpc(_) => panic!("a preset probes over http"),
     }
 }
 

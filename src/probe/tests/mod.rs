@@ -2,10 +2,14 @@
 
 mod bodies;
 mod connections;
+mod frames;
+mod grpc;
+mod h2;
 mod heads;
 mod origin;
 mod prober;
 mod requests;
+mod reuse;
 mod rounds;
 mod scene;
 mod tls;
@@ -24,6 +28,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 fn http_probe() -> HttpProbe {
     HttpProbe {
         tls: None,
+        http2: false,
         method: ProbeMethod::Get,
         path: "/healthz".to_string(),
         host: None,
@@ -35,7 +40,7 @@ fn http_probe() -> HttpProbe {
 }
 
 fn probe(kind: ProbeKind) -> Probe {
-    Probe { kind, port: None, interval: PATIENCE, fast_interval: PATIENCE, timeout: PATIENCE, idle: None }
+    Probe { kind, port: None, reuse: false, interval: PATIENCE, fast_interval: PATIENCE, timeout: PATIENCE, idle: None }
 }
 
 fn check(http: HttpProbe, origin: SocketAddr) -> Check {

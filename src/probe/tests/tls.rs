@@ -262,6 +262,35 @@ async fn what_is_spoken_inside_is_offered_or_left_out() {
     }
 }
 
+/// A probe over HTTP/2, offered as the configuration does.
+fn http2(tls: Tls, address: SocketAddr) -> Check {
+    check(HttpProbe { tls: Some(Tls { alpn: Alpn::Http2, ..tls }), http2: true, ..http_probe() }, address)
+}
+
+#[tokio::test]
+async fn http_2_that_is_not_agreed_to_is_told_as_that() {
+    let authority = Authority::new();
+    let protocols = [vec![], vec![b"http/1.1".to_vec()]];
+    for spoken in protocols {
+        let mut server = authority.server(&["app1.test"], |_| {});
+        server.alpn_protocols = spoken;
+        let (address, _names) = https(server, healthy()).await;
+        let sample = http2(authority.ca(), address).run().await;
+        assert_fail(&sample, Reason::Protocol, "the member does not agree to the protocol that TLS offers it (ALPN)");
+    }
+}
+
+#[tokio::test]
+async fn a_certificate_asked_of_us_is_a_tls_failure_over_http_2_too() {
+    let authority = Authority::new();
+    for version in [&rustls::version::TLS12, &rustls::version::TLS13] {
+        let mut server = authority.asking(version);
+        server.alpn_protocols = vec![b"h2".to_vec()];
+        let (address, _names) = https(server, vec![Step::Hang]).await;
+        assert_fail(&http2(authority.ca(), address).run().await, Reason::Tls, "the member refused: ");
+    }
+}
+
 #[tokio::test]
 async fn plain_http_on_the_port_is_a_tls_failure() {
     let authority = Authority::new();

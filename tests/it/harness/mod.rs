@@ -6,6 +6,7 @@
 pub mod client;
 pub mod dns;
 pub mod dnsmasq;
+pub mod grpc;
 pub mod load;
 pub mod nginx;
 pub mod on_paper;

@@ -8,6 +8,7 @@ use tempfile::TempDir;
 
 use super::origin::hold_port;
 use super::process::signal;
+use super::tls::Paper;
 use super::wait::eventually;
 
 /// One nginx.
@@ -23,9 +24,39 @@ impl Nginx {
     /// Starts one and waits until it accepts.
     #[track_caller]
     pub fn start() -> Nginx {
+        Nginx::listening("", None)
+    }
+
+    /// One that speaks HTTP/2 and nothing else, without TLS.
+    #[track_caller]
+    pub fn start_http2() -> Nginx {
+        Nginx::listening("http2", None)
+    }
+
+    /// One that speaks HTTP over TLS, and HTTP/2 with those who agree to it.
+    #[track_caller]
+    pub fn start_http2_tls(paper: &Paper) -> Nginx {
+        Nginx::listening("ssl http2", Some(paper))
+    }
+
+    /// One that speaks HTTP/1.1 over TLS.
+    #[track_caller]
+    pub fn start_tls(paper: &Paper) -> Nginx {
+        Nginx::listening("ssl", Some(paper))
+    }
+
+    #[track_caller]
+    fn listening(words: &str, paper: Option<&Paper>) -> Nginx {
         let (holder, address) = hold_port(Ipv4Addr::LOCALHOST.into());
         let dir = tempfile::tempdir().expect("a temporary folder");
-        std::fs::write(dir.path().join("nginx.conf"), config(address)).expect("the folder is ours");
+        let write = |name: &str, text: &str| std::fs::write(dir.path().join(name), text).expect("the folder is ours");
+        let mut secrets = "";
+        if let Some((cert, key)) = paper.map(Paper::pem) {
+            write("cert.pem", &cert);
+            write("key.pem", &key);
+            secrets = "ssl_certificate cert.pem; ssl_certificate_key key.pem;";
+        }
+        write("nginx.conf", &config(address, words, secrets));
         let mut nginx = Nginx { dir, address, child: None, _holder: holder };
         nginx.start_again();
         nginx
@@ -71,6 +102,18 @@ impl Nginx {
         self.targets().len()
     }
 
+    /// Of each probe, which protocol it came in, and as which request of its connection.
+    pub fn probes(&self) -> Vec<(String, usize)> {
+        let log = std::fs::read_to_string(self.dir.path().join("access.log")).unwrap_or_default();
+        let probes = log.lines().filter(|line| line.contains("pulsegate") && line.contains("probe"));
+        let read = |line: &str| {
+            let mut words = line.rsplit(' ');
+            let nth = words.next()?.parse().ok()?;
+            Some((words.next()?.to_owned(), nth))
+        };
+        probes.filter_map(read).collect()
+    }
+
     /// What was asked for, probes left out, in the order of its log: that of the ends of its answers.
     pub fn targets(&self) -> Vec<String> {
         let log = std::fs::read_to_string(self.dir.path().join("access.log")).unwrap_or_default();
@@ -92,15 +135,15 @@ fn program() -> &'static str {
 }
 
 /// One process, no daemon; everything it writes stays in its folder. Unbuffered log: a killed process has told all.
-fn config(address: SocketAddr) -> String {
+fn config(address: SocketAddr, words: &str, secrets: &str) -> String {
     format!(
         "master_process off; daemon off; pid nginx.pid; error_log error.log; worker_rlimit_nofile 1024;
 events {{ worker_connections 256; }}
 http {{
-  log_format who '$status $request_uri \"$http_user_agent\"';
+  log_format who '$status $request_uri \"$http_user_agent\" $server_protocol $connection_requests';
   access_log access.log who;
   client_body_temp_path body; proxy_temp_path proxy; fastcgi_temp_path fastcgi; uwsgi_temp_path uwsgi; scgi_temp_path scgi;
-  server {{ listen {address}; location / {{ return 200 'nginx {address}\\n'; }} }}
+  server {{ listen {address} {words}; {secrets} location / {{ return 200 'nginx {address}\\n'; }} }}
 }}
 "
     )

@@ -187,6 +187,11 @@ impl Origin {
         self.shared.lock().accepted
     }
 
+    /// Connections open now.
+    pub fn open(&self) -> usize {
+        self.shared.lock().now_open
+    }
+
     /// The most connections that were open at once.
     pub fn most_open(&self) -> usize {
         self.shared.lock().most_open

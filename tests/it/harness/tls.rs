@@ -103,6 +103,11 @@ impl Paper {
         Paper { chain: vec![certificate.der().clone()], key, pem: certificate.pem() }
     }
 
+    /// It and its key, in PEM.
+    pub fn pem(&self) -> (String, String) {
+        (self.pem.clone(), self.key.serialize_pem())
+    }
+
     /// TLS of a server that shows it.
     pub fn server(&self) -> ServerConfig {
         self.serving(None, &[&rustls::version::TLS12, &rustls::version::TLS13])
