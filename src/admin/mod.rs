@@ -15,6 +15,7 @@ mod manners;
 mod metrics;
 mod openapi;
 mod pools;
+mod probes;
 mod problem;
 mod query;
 mod reload;
@@ -86,6 +87,7 @@ fn reading() -> Vec<Endpoint> {
         ("/metrics", get(metrics::metrics)),
         ("/api/v1/pools", get(pools::pools)),
         ("/api/v1/pools/{pool}", get(pools::pool)),
+        ("/api/v1/probes", get(probes::probes)),
         ("/api/v1/events", get(events::events)),
         ("/api/v1/events/stream", get(stream::stream)),
         ("/api/v1/config", get(config::config)),

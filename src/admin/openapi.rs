@@ -14,7 +14,7 @@ use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityRequirement, Secur
 use utoipa::openapi::{self, Content, Ref, RefOr};
 use utoipa::{Modify, OpenApi};
 
-use super::{config, events, metrics, pools, problem, reload, status, stream, words};
+use super::{config, events, metrics, pools, probes, problem, reload, status, stream, words};
 
 /// The document of the API.
 #[derive(OpenApi)]
@@ -27,6 +27,7 @@ use super::{config, events, metrics, pools, problem, reload, status, stream, wor
         pools::pools,
         pools::pool,
         pools::act,
+        probes::probes,
         events::events,
         stream::stream,
         config::config,

@@ -40,6 +40,11 @@ pub fn standing_or_null() -> ObjectBuilder {
     one_of_or_null(STANDINGS.map(Standing::as_str))
 }
 
+/// How often a probe is made.
+pub fn pace() -> ObjectBuilder {
+    one_of(["steady", "fast", "idle"])
+}
+
 /// What a judge says of a member.
 pub fn verdict() -> ObjectBuilder {
     one_of([Verdict::Unknown, Verdict::Healthy, Verdict::Unhealthy].map(Verdict::as_str))

@@ -4,10 +4,10 @@ use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
 use super::{NamedFile, outside};
-use crate::config::{self, Config, Loaded, Problem, Severity};
+use crate::config::{self, Config, Cost, Loaded, PoolCost, Problem, Severity};
 
 /// Arguments of `pulsegate check`.
 #[derive(Debug, Clone, clap::Args)]
@@ -95,12 +95,13 @@ impl Report {
             "warnings": self.warnings(),
             "problems": self.problems,
             "probes_per_second": self.config.as_ref().map(Config::probes_per_second),
+            "probes": self.config.as_ref().map(|config| probes(&config.cost())),
             "effective": self.config.as_ref().map(Config::effective),
         });
         format!("{report:#}\n")
     }
 
-    /// `proxy.yaml: ok, 2 pools, 8 members, 6.0 probes/s`, or how much is wrong.
+    /// `proxy.yaml: ok, 2 pools, 8 members, 6.0 probes/s (0.2 to 1.0 a member)`, or how much is wrong.
     pub fn summary(&self) -> String {
         let warnings = count(self.warnings(), "warning");
         let Some(config) = &self.config else {
@@ -110,14 +111,66 @@ impl Report {
         let sources = config.pools.values().map(|pool| pool.services.len() + pool.files.len()).sum();
         let sources = if sources == 0 { String::new() } else { format!(" and {}", count(sources, "source")) };
         let ok = if self.warnings() == 0 { "ok" } else { &warnings };
+        let cost = config.cost();
         format!(
-            "{}: {ok}, {}, {}{sources}, {:.1} probes/s",
+            "{}: {ok}, {}, {}{sources}, {:.1} probes/s{}",
             self.file,
             count(config.pools.len(), "pool"),
             count(members, "member"),
-            config.probes_per_second()
+            cost.probes_per_second,
+            more_of(&cost)
         )
     }
+}
+
+/// What there is to say of the probes beside how many they are a second; without it, each member has a probe of its own, at
+/// one pace.
+fn more_of(cost: &Cost) -> String {
+    let mut parts = Vec::new();
+    let rates = cost.pools.iter().filter(|pool| pool.members > 0).map(|pool| pool.per_member);
+    let (least, most) = rates.fold((f64::MAX, 0.0_f64), |(least, most), rate| (least.min(rate), most.max(rate)));
+    if most > least {
+        parts.push(format!("{} to {} a member", rounded(least), rounded(most)));
+    } else if most > 0.0 {
+        parts.push(format!("{} a member", rounded(most)));
+    }
+    if cost.shared > 0 {
+        parts.push(format!("{} of {} shared", cost.shared, count(cost.probes, "probe")));
+    }
+    if cost.idle_probes_per_second < cost.probes_per_second {
+        parts.push(format!("{} without traffic", rounded(cost.idle_probes_per_second)));
+    }
+    if cost.stretch > 1.0 {
+        parts.push(format!("held back: intervals are {:.1} times as long", cost.stretch));
+    }
+    if parts.is_empty() { String::new() } else { format!(" ({})", parts.join(", ")) }
+}
+
+/// A rate in as few digits as tell it from nothing.
+fn rounded(rate: f64) -> String {
+    let digits = if rate >= 0.1 { 1 } else { 3 };
+    format!("{rate:.digits$}")
+}
+
+fn probes(cost: &Cost) -> Value {
+    let pool = |pool: &PoolCost| {
+        let keys = json!({
+            "members": pool.members,
+            "shared": pool.shared,
+            "interval_ms": pool.interval.map(|interval| interval.as_secs_f64() * 1000.0),
+            "probes_per_second": pool.probes_per_second,
+            "per_member": pool.per_member,
+        });
+        (pool.name.clone(), keys)
+    };
+    json!({
+        "per_second": cost.probes_per_second,
+        "per_second_idle": cost.idle_probes_per_second,
+        "count": cost.probes,
+        "shared": cost.shared,
+        "stretch": cost.stretch,
+        "pools": cost.pools.iter().map(pool).collect::<Map<String, Value>>(),
+    })
 }
 
 fn count(n: usize, what: &str) -> String {
@@ -138,9 +191,26 @@ mod tests {
     fn the_summary_counts_what_there_is_or_what_is_wrong() {
         let unprobed = GOOD.replace("probe: { path: / }", "required: true");
         let rows = [
-            (GOOD.to_owned(), "a.yaml: ok, 1 pool, 2 members, 0.4 probes/s"),
-            (unprobed, "a.yaml: 1 warning, 1 pool, 2 members, 0.4 probes/s"),
-            (GOOD.replace("\"a:80\"", "{ srv: _a._tcp.b }"), "a.yaml: ok, 1 pool, 1 member and 1 source, 0.2 probes/s"),
+            (GOOD.to_owned(), "a.yaml: ok, 1 pool, 2 members, 0.4 probes/s (0.2 a member)"),
+            (unprobed, "a.yaml: 1 warning, 1 pool, 2 members, 0.4 probes/s (0.2 a member)"),
+            (
+                GOOD.replace("\"a:80\"", "{ srv: _a._tcp.b }"),
+                "a.yaml: ok, 1 pool, 1 member and 1 source, 0.2 probes/s (0.2 a member)",
+            ),
+            (
+                GOOD.replace(
+                    "web: {",
+                    "api: { members: [\"b:80\"], probe: { path: /, interval: 20s, timeout: 2s, idle: {} } }, web: {",
+                )
+                .replace("routes: [", "max_probes_per_second: 1\nroutes: [{ path: /a, pool: api }, "),
+                "a.yaml: ok, 2 pools, 3 members, 0.4 probes/s (0.050 to 0.2 a member, 1 of 2 probes shared)",
+            ),
+            (
+                GOOD.replace("path: / }", "path: /, interval: 100ms, idle: {} }")
+                    .replace("routes", "max_probes_per_second: 10\nroutes"),
+                "a.yaml: 1 warning, 1 pool, 2 members, 20.0 probes/s (10.0 a member, 0.017 without traffic, held back: \
+                 intervals are 2.1 times as long)",
+            ),
             (GOOD.replace("path: /", "path: /, interval: 5"), "a.yaml: 1 error, 0 warnings"),
             (GOOD.replace("web", "we b"), "a.yaml: 1 error, 0 warnings"),
             ("version: 1\n".to_owned(), "a.yaml: 3 errors, 0 warnings"),
@@ -156,6 +226,10 @@ mod tests {
         assert_eq!(
             (&good["errors"], &good["warnings"], &good["probes_per_second"]),
             (&json!(0), &json!(0), &json!(0.4))
+        );
+        assert_eq!(
+            (&good["probes"]["per_second"], &good["probes"]["pools"]["web"]["members"]),
+            (&json!(0.4), &json!(2))
         );
         assert_eq!(good["effective"]["pools"]["web"]["max_unhealthy_percent"], json!(50));
         let bad: serde_json::Value = serde_json::from_str(&report("version: 2\n").json()).expect("json");

@@ -4,8 +4,10 @@
 //! not belong here. Only files without errors are advised on.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use super::access_log::Sample;
+use super::cost::PLANNED;
 use super::domain::{Capacity, Config, Member, Pool, Probe, ProbeKind};
 use super::file::{File, PoolKeys};
 use super::member::places;
@@ -13,7 +15,7 @@ use super::places::At;
 use super::problem::Problems;
 use super::spelling::{Spelled, shown, spell_duration, spell_range};
 use crate::balance::Policy;
-use crate::health::{Admin, Initial};
+use crate::health::{Admin, Initial, Judge};
 
 /// Other members of a tier that the relative gate needs to compare with (health.md §5).
 const RATIO_NEEDS: usize = 3;
@@ -41,9 +43,54 @@ pub(super) fn advise(config: &Config, file: &File, at: At<'_>, problems: &mut Pr
         retries(pool, keys, at, problems);
         room(pool, at, problems);
     }
+    ceiling(config, at, problems);
     routes(config, at, problems);
     access_log(config, at, problems);
     admin(config, at, problems);
+}
+
+/// A ceiling on probes that they do not fit under: everybody is found out later than the intervals say.
+fn ceiling(config: &Config, at: At<'_>, problems: &mut Problems) {
+    let (cost, Some(ceiling)) = (config.cost(), config.max_probes_per_second) else { return };
+    if cost.stretch <= 1.0 {
+        return;
+    }
+    // Whose dead members are found last; one whose probes are all shared may be probed more often than it asks for.
+    let all_shared = |name: &str| cost.pools.iter().any(|pool| pool.name == name && pool.shared == pool.members);
+    let probed = config.pools.values().filter_map(|pool| Some((pool, pool.probe.as_ref()?)));
+    let found = probed.map(|(pool, probe)| (found_within(pool, probe, cost.stretch), pool, probe));
+    let slowest = found.max_by_key(|(found, pool, _)| (!all_shared(&pool.name), *found));
+    let Some((found, pool, probe)) = slowest else { return };
+    let message = format!(
+        "{:.1} probes a second are asked for, so intervals become {:.1} times as long: pool \"{}\" is probed every {} instead \
+         of every {}, and a member that dies is out after at most {} instead of {}; write at least {}, or longer intervals",
+        cost.probes_per_second,
+        cost.stretch,
+        pool.name,
+        coarse(probe.interval.mul_f64(cost.stretch)),
+        spell_duration(probe.interval),
+        coarse(found),
+        coarse(found_within(pool, probe, 1.0)),
+        (cost.probes_per_second / PLANNED).ceil().max(f64::from(ceiling) + 1.0),
+    );
+    problems.warn(at.key("max_probes_per_second"), message);
+}
+
+/// From a death to the verdict at most, where the dead do not answer (health.md §2).
+fn found_within(pool: &Pool, probe: &Probe, stretch: f64) -> Duration {
+    let fails = match pool.rules.judge {
+        Judge::Consecutive { failures, .. } => failures,
+        Judge::Window { size, required } => size - required + 1,
+    };
+    let again = probe.fast_interval.max(probe.timeout);
+    probe.interval.mul_f64(stretch) + again * fails.saturating_sub(1) + probe.timeout
+}
+
+/// A time in whole milliseconds, or, where it is long, in tenths of a second.
+fn coarse(time: Duration) -> String {
+    let step = if time < Duration::from_secs(10) { 1 } else { 100 };
+    let steps = (time.as_secs_f64() * 1000.0 / f64::from(step)).ceil() as u64;
+    spell_duration(Duration::from_millis(steps * u64::from(step as u32)))
 }
 
 fn members(pool: &Pool, at: At<'_>, problems: &mut Problems) {

@@ -36,6 +36,8 @@ pub struct Config {
     pub routes: Vec<Route>,
     /// `max_concurrent_probes`, default 8,192.
     pub max_concurrent_probes: usize,
+    /// Probes a second, over all pools; `None`: as many as the intervals come to.
+    pub max_probes_per_second: Option<u32>,
     /// Threads that serve clients; `None`: one for each processor.
     pub threads: Option<usize>,
     /// How names are resolved.
@@ -56,16 +58,6 @@ impl Config {
             }
         }
         files
-    }
-
-    /// Probes a second that the file costs while every member is steady: each member that is not disabled once in
-    /// its pool's interval.
-    pub fn probes_per_second(&self) -> f64 {
-        let pool_cost = |pool: &Arc<Pool>| {
-            let probed = pool.members.iter().filter(|m| m.state != Admin::Disabled).count();
-            pool.probe.as_ref().map_or(0.0, |probe| probed as f64 / probe.interval.as_secs_f64())
-        };
-        self.pools.values().map(pool_cost).sum()
     }
 }
 
@@ -360,6 +352,12 @@ impl Probe {
         let mut hasher = DefaultHasher::new();
         (kind, port, reuse).hash(&mut hasher);
         hasher.finish()
+    }
+
+    /// Of what is asked and expected, wherever that is: who asks the same of the same address, port and name, and gives it
+    /// the same time, can take the same answer (product.md F6).
+    pub fn definition(&self) -> u64 {
+        Probe { port: None, ..self.clone() }.fingerprint()
     }
 }
 

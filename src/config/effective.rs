@@ -42,6 +42,7 @@ impl Config {
             ("lame_duck", Some(json!(span(self.lame_duck)))),
             ("drain_timeout", Some(json!(span(self.drain_timeout)))),
             ("max_concurrent_probes", Some(json!(self.max_concurrent_probes))),
+            ("max_probes_per_second", self.max_probes_per_second.map(|most| json!(most))),
             ("threads", Some(json!(self.threads))),
             ("resolver", Some(resolver(&self.resolver))),
             ("reload", Some(json!({ "watch": self.reload.watch, "every": span(self.reload.every) }))),

@@ -30,6 +30,7 @@ pub(super) struct File {
     pub(super) lame_duck: Written<Duration>,
     pub(super) drain_timeout: Written<Duration>,
     pub(super) max_concurrent_probes: Written<u64>,
+    pub(super) max_probes_per_second: Written<u64>,
     pub(super) threads: Written<u64>,
     pub(super) resolver: Option<ResolverKeys>,
     pub(super) reload: Option<ReloadKeys>,

@@ -11,6 +11,7 @@ mod address;
 mod advice;
 mod bare;
 mod capacity;
+mod cost;
 mod domain;
 mod effective;
 mod env;
@@ -44,6 +45,7 @@ use std::path::Path;
 
 pub use access_log::{AccessLog, AttemptField, Field, LbField, LogFilter, LogFormat, Piece, Sample, Sink, Template};
 pub use address::authority;
+pub use cost::{Cost, PLANNED, PoolCost, stretch};
 pub use domain::*;
 pub use problem::{Problem, Severity};
 pub use regular::{O_NONBLOCK, open_regular};

@@ -33,6 +33,7 @@ pub(super) fn config(file: &File, at: At<'_>, problems: &mut Problems) -> Config
         top.error("version", format!("version {version} is not known; this is version 1"));
     }
     let max_concurrent_probes = top.count("max_concurrent_probes", &file.max_concurrent_probes, 1..=1_000_000);
+    let max_probes_per_second = top.count("max_probes_per_second", &file.max_probes_per_second, 1..=1_000_000);
     let resolver = resolver(file.resolver.as_ref(), &mut top);
     let reload = reload(file.reload.as_ref(), &mut top);
     let threads = top.count("threads", &file.threads, 1..=1024);
@@ -54,6 +55,7 @@ pub(super) fn config(file: &File, at: At<'_>, problems: &mut Problems) -> Config
         pools,
         routes,
         max_concurrent_probes: max_concurrent_probes.unwrap_or(8192),
+        max_probes_per_second,
         threads,
         resolver,
         reload,

@@ -10,6 +10,7 @@ mod prepare;
 mod reloads;
 mod update;
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -27,7 +28,7 @@ pub use reloads::{End, Reloads, Status};
 pub use update::{Few, keep_up};
 
 use crate::clock;
-use crate::config::{Config, Problem};
+use crate::config::{Config, Probe, Problem};
 use crate::discovery::Desk;
 use crate::health::{Admin, MemberId, Mode};
 use crate::listener::Traffic;
@@ -121,6 +122,7 @@ impl Control {
     pub fn start(parts: Parts) -> io::Result<Control> {
         let Parts { path, snapshot, audience, prepared, desk, ending, log, logging, traffic, reloads } = parts;
         let prober = Arc::new(Prober::start(snapshot.load().config.max_concurrent_probes)?);
+        prober.set_ceiling(snapshot.load().config.max_probes_per_second);
         let control = Control {
             path,
             snapshot,
@@ -276,6 +278,7 @@ impl Control {
             prepare::tell_of_odd(&served.config, &following.prepared, &before);
         }
         self.prober.set_places(next.config.max_concurrent_probes);
+        self.prober.set_ceiling(next.config.max_probes_per_second);
         self.follow(&mut following);
         next
     }
@@ -330,6 +333,7 @@ fn targets(served: &Served, recipe: &Arc<Recipe>) -> Option<Vec<Target>> {
         let probed = both.filter(|(member, _)| member.admin() != Admin::Disabled);
         probed.map(|(member, live)| (member.spec().fingerprint, live.clone())).collect()
     });
+    let definition = definition(probe, recipe);
     let target = |(fingerprint, live): (u64, Arc<Member>)| {
         let id = live.id();
         let mut address = live.address()?;
@@ -341,6 +345,7 @@ fn targets(served: &Served, recipe: &Arc<Recipe>) -> Option<Vec<Target>> {
             pool: pool.name().clone(),
             member: id,
             fingerprint,
+            definition,
             label: live.label().clone(),
             check: Arc::new(check),
             interval: probe.interval,
@@ -354,6 +359,13 @@ fn targets(served: &Served, recipe: &Arc<Recipe>) -> Option<Vec<Target>> {
         })
     };
     Some(probed.into_iter().filter_map(target).collect())
+}
+
+/// Of what is asked and expected, with what the files hold that it names.
+fn definition(probe: &Probe, recipe: &Recipe) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (probe.definition(), recipe.seal()).hash(&mut hasher);
+    hasher.finish()
 }
 
 /// Lets time pass in the pools that wait for it, each at its deadline; one task for all.

@@ -2,12 +2,14 @@
 //!
 //! A probe is a request of its own, on a connection of its own (or kept from the one before), on a runtime of its own: what traffic does, and how busy
 //! it keeps the proxy, must not colour what is learnt. [`Check`] makes one probe, [`Prober`] makes them at the right
-//! times, `schedule` says which times those are.
+//! times, `schedule` says which times those are, and `ceiling` how many a second there may be.
 //!
 //! Not here: what samples add up to (`health`), who hears of it (`pool`); the two meet in [`Target::report`].
 
+mod ceiling;
 mod check;
 mod fault;
+mod gate;
 mod grpc;
 mod http;
 mod needle;
@@ -23,6 +25,7 @@ mod way;
 #[cfg(test)]
 mod tests;
 
+pub use ceiling::{Demand, Stretch};
 pub use check::{Check, CheckError, Exchange, Recipe, Secured};
-pub use prober::{Counters, Idle, Prober, Report, Target};
+pub use prober::{Counters, Idle, Listed, Prober, Report, Target};
 pub use session::Kept;

@@ -1,7 +1,7 @@
 //! Makes every member's probes at their times, for as long as the member is followed.
 //!
-//! Pools that ask one member the same question at the same pace are told of the same probes (product.md, F6): an endpoint
-//! in ten pools is not asked ten times. Each judges for itself.
+//! Pools that ask one address the same question are told of the same probes (product.md, F6): an endpoint in ten pools is
+//! not asked ten times, but once, at the shortest interval. Each judges for itself.
 //!
 //! Its tasks, one a question, run on a runtime of their own, so that traffic cannot make a member look slow, and on two
 //! threads: a handshake takes a millisecond of a processor, and must not be what another probe's clock measures.
@@ -20,10 +20,12 @@ use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
 
 use super::Check;
+use super::ceiling::{Demand, Stretch};
 use super::schedule;
-use super::task::{Desk, Task};
+use super::task::{Desk, Notes, Task};
 use crate::clock;
 use crate::health::{MemberId, Pace, Sample};
+use crate::telemetry::metrics::{LATENESS_BUCKETS, Times};
 
 /// Takes a sample, at its (monotonic) time, and says how soon the next is wanted; `None`: the member is gone.
 pub type Report = Arc<dyn Fn(Duration, Sample) -> Option<Pace> + Send + Sync>;
@@ -35,8 +37,11 @@ pub struct Target {
     pub pool: Arc<str>,
     /// The member's identity in that pool.
     pub member: MemberId,
-    /// Of the probe: another one is another probe, and starts anew.
+    /// Of the member's probe, as its pool knows it: with another one a sample is wanted now.
     pub fingerprint: u64,
+    /// Of what is asked and expected. Who has the same, of the same address, by the same name and with the same timeout, is
+    /// told of the same probes.
+    pub definition: u64,
     /// The member's address, for the log.
     pub label: Arc<str>,
     /// The probe.
@@ -63,7 +68,7 @@ pub struct Idle {
 }
 
 /// What the prober has done since it began.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Counters {
     /// Probes started.
     pub started: AtomicU64,
@@ -79,6 +84,46 @@ pub struct Counters {
     pub late: AtomicU64,
     /// Probes that panicked.
     pub panics: AtomicU64,
+    /// By how much probes began after they were due, of those that were planned.
+    pub lateness: Times,
+}
+
+impl Default for Counters {
+    fn default() -> Counters {
+        Counters {
+            started: AtomicU64::default(),
+            passed: AtomicU64::default(),
+            failed: AtomicU64::default(),
+            unreachable: AtomicU64::default(),
+            inconclusive: AtomicU64::default(),
+            late: AtomicU64::default(),
+            panics: AtomicU64::default(),
+            lateness: Times::new(LATENESS_BUCKETS),
+        }
+    }
+}
+
+/// One probe that is made again and again, for all who share it.
+#[derive(Debug, Clone)]
+pub struct Listed {
+    /// Who is dialled.
+    pub peer: SocketAddr,
+    /// From start to start, as it is now: in doubt, idle, or held back by the ceiling.
+    pub interval: Duration,
+    /// How long it may take.
+    pub timeout: Duration,
+    /// Somebody's verdict may be about to change, and so it is quicker.
+    pub in_doubt: bool,
+    /// Nobody uses any of the pools, and so it is slower.
+    pub idle: bool,
+    /// When the last one began, in monotonic time.
+    pub started: Option<Duration>,
+    /// When the next one begins.
+    pub next: Option<Duration>,
+    /// How many began more than a quarter of a second after they were due.
+    pub late: u64,
+    /// Pools with their members, as the log calls them, in the order in which they are told; and the interval each asks for.
+    pub members: Vec<(Arc<str>, Arc<str>, Duration)>,
 }
 
 impl Counters {
@@ -120,23 +165,22 @@ struct Posts {
     hastened: HashMap<(Arc<str>, MemberId), Duration>,
 }
 
-/// What is asked of whom, and how often: one task each.
+/// What is asked of whom: one task each. How often is not part of it: the shortest interval holds for all. The timeout is:
+/// an answer that takes two seconds passes for one who waits three, and fails for one who waits one.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Question {
-    fingerprint: u64,
+    definition: u64,
     peer: SocketAddr,
     /// It goes into the request.
     host: String,
     timeout: Duration,
-    interval: Duration,
-    fast_interval: Duration,
-    idle: Option<Duration>,
 }
 
 /// One task, from outside.
 struct Post {
     targets: watch::Sender<Vec<Target>>,
     now: Arc<Notify>,
+    notes: Arc<Notes>,
     task: AbortHandle,
 }
 
@@ -149,10 +193,13 @@ impl Prober {
             .enable_io()
             .enable_time()
             .build()?;
+        let desk = Arc::new(Desk::new(places));
+        let gate = desk.gate().clone();
+        runtime.spawn(async move { gate.attend().await });
         Ok(Prober {
             handle: runtime.handle().clone(),
             runtime: Mutex::new(Some(runtime)),
-            desk: Arc::new(Desk::new(places)),
+            desk,
             posts: Mutex::default(),
             phases: AtomicU64::new(0),
             offset: fastrand::f64(),
@@ -160,7 +207,8 @@ impl Prober {
     }
 
     /// Follows exactly these members from now on. Those followed already keep their times (another interval or timeout
-    /// re-times them), new ones are probed at once, and the probes of all others end, those in flight without a word.
+    /// re-times them, and so does one who joins or leaves a probe that others share), new ones are probed at once, and the
+    /// probes of all others end, those in flight without a word.
     pub fn follow(&self, targets: Vec<Target>) {
         let asked = by_question(targets);
         let mut posts = self.posts();
@@ -182,6 +230,33 @@ impl Prober {
         }
         before.hastened.retain(|member, _| posts.by_member.contains_key(member));
         posts.hastened = before.hastened;
+        drop(posts);
+        self.desk.gate().tell(clock::monotonic());
+    }
+
+    /// Another limit on probes a second; `None`: as many as are asked for. Whoever is followed next is planned by it.
+    pub fn set_ceiling(&self, ceiling: Option<u32>) {
+        self.desk.gate().set_ceiling(ceiling);
+    }
+
+    /// Probes a second at most.
+    pub fn ceiling(&self) -> Option<u32> {
+        self.desk.gate().ceiling()
+    }
+
+    /// Probes a second that are asked for now.
+    pub fn demand(&self) -> Demand {
+        self.desk.gate().demand()
+    }
+
+    /// How much longer intervals are than asked for, to stay under the ceiling.
+    pub fn stretch(&self) -> Stretch {
+        self.desk.gate().stretch()
+    }
+
+    /// Every probe that is made, in no order.
+    pub fn listed(&self) -> Vec<Listed> {
+        self.posts().by_question.iter().map(|(question, post)| post.listed(question)).collect()
     }
 
     /// Another limit on probes in flight; those that are stay in flight.
@@ -208,7 +283,7 @@ impl Prober {
     pub fn hasten(&self, pool: &str, member: MemberId) -> bool {
         let (now, member) = (clock::monotonic(), (pool.into(), member));
         let mut posts = self.posts();
-        let Some(interval) = posts.by_member.get(&member).map(|question| question.interval) else {
+        let Some(interval) = posts.of(&member).and_then(|post| post.interval_of(&member)) else {
             return false;
         };
         if posts.hastened.get(&member).is_some_and(|&at| now < at + interval) {
@@ -245,9 +320,10 @@ impl Prober {
         let share = schedule::share(self.offset, self.phases.fetch_add(1, Relaxed));
         let now = Arc::new(Notify::new());
         let (sender, receiver) = watch::channel(targets);
-        let task = Task::new(self.desk.clone(), receiver, now.clone(), share);
+        let notes = Arc::<Notes>::default();
+        let task = Task::new(self.desk.clone(), receiver, now.clone(), notes.clone(), share);
         let task = self.handle.spawn(task.attend()).abort_handle();
-        Post { targets: sender, now, task }
+        Post { targets: sender, now, notes, task }
     }
 
     fn posts(&self) -> MutexGuard<'_, Posts> {
@@ -261,11 +337,20 @@ impl Drop for Prober {
     }
 }
 
-/// Who asks the same, in the order in which each question comes first.
+/// Who asks the same. Pools take turns: the first member of each comes before the second of any, so that in a first round
+/// that takes its time no pool is without a verdict until all others have theirs.
 fn by_question(targets: Vec<Target>) -> Vec<(Question, Vec<Target>)> {
+    let mut met: HashMap<Arc<str>, usize> = HashMap::new();
+    let mut rank = |target: &Target| {
+        let met = met.entry(target.pool.clone()).or_default();
+        *met += 1;
+        *met
+    };
+    let mut targets: Vec<_> = targets.into_iter().map(|target| (rank(&target), target)).collect();
+    targets.sort_by_key(|(rank, _)| *rank);
     let mut places = HashMap::new();
     let mut asked: Vec<(Question, Vec<Target>)> = Vec::new();
-    for target in targets {
+    for (_, target) in targets {
         let question = Question::of(&target);
         let place = *places.entry(question.clone()).or_insert(asked.len());
         match asked.get_mut(place) {
@@ -281,18 +366,12 @@ impl Posts {
         self.by_question.get(self.by_member.get(member)?)
     }
 
-    /// Takes out the post that asks one of these members the same question at other times.
+    /// Takes out the post that asks one of these members the same question with another timeout.
     fn retimed(&mut self, targets: &[Target]) -> Option<Post> {
         let same = |target: &Target| {
             let before = self.by_member.get(&target.key())?;
             let now = Question::of(target);
-            let timed_alike = Question {
-                timeout: now.timeout,
-                interval: now.interval,
-                fast_interval: now.fast_interval,
-                idle: now.idle,
-                ..before.clone()
-            };
+            let timed_alike = Question { timeout: now.timeout, ..before.clone() };
             (timed_alike == now && self.by_question.contains_key(before)).then(|| before.clone())
         };
         let before = targets.iter().find_map(same)?;
@@ -303,19 +382,16 @@ impl Posts {
 impl Question {
     fn of(target: &Target) -> Question {
         Question {
-            fingerprint: target.fingerprint,
+            definition: target.definition,
             peer: target.check.peer(),
             host: target.check.host().to_owned(),
             timeout: target.check.timeout(),
-            interval: target.interval,
-            fast_interval: target.fast_interval,
-            idle: target.idle.as_ref().map(|idle| idle.interval),
         }
     }
 }
 
 impl Target {
-    fn key(&self) -> (Arc<str>, MemberId) {
+    pub(super) fn key(&self) -> (Arc<str>, MemberId) {
         (self.pool.clone(), self.member)
     }
 
@@ -329,13 +405,41 @@ impl Post {
     fn serve(self, targets: Vec<Target>) -> Post {
         let before = self.targets.send_replace(targets);
         let targets = self.targets.borrow();
-        let among = |some: &[Target], one: &Target| some.iter().any(|other| other.key() == one.key());
-        before.iter().filter(|old| !among(&targets, old)).for_each(Target::forget);
-        if targets.iter().any(|new| !among(&before, new)) {
+        let is_same = |one: &Target, other: &Target| one.member == other.member && one.pool == other.pool;
+        let stays = |old: &&Target| targets.iter().any(|new| is_same(new, old));
+        before.iter().filter(|old| !stays(old)).for_each(Target::forget);
+        let is_known = |new: &Target| before.iter().any(|old| is_same(new, old) && new.fingerprint == old.fingerprint);
+        if !targets.iter().all(is_known) {
             self.now.notify_one();
         }
         drop(targets);
         self
+    }
+
+    fn interval_of(&self, (pool, member): &(Arc<str>, MemberId)) -> Option<Duration> {
+        let targets = self.targets.borrow();
+        targets.iter().find(|target| target.member == *member && target.pool == *pool).map(|target| target.interval)
+    }
+
+    fn listed(&self, question: &Question) -> Listed {
+        let time = |us: u64| (us > 0).then(|| Duration::from_micros(us));
+        let targets = self.targets.borrow();
+        let asked = targets.iter().map(|target| target.interval).min().unwrap_or_default();
+        Listed {
+            peer: question.peer,
+            // Before the first one has ended nothing is planned yet.
+            interval: time(self.notes.every.load(Relaxed)).unwrap_or(asked),
+            timeout: question.timeout,
+            in_doubt: self.notes.in_doubt.load(Relaxed),
+            idle: self.notes.idle.load(Relaxed),
+            started: time(self.notes.started.load(Relaxed)),
+            next: targets.first().and_then(|target| time(target.next_probe_at.load(Relaxed))),
+            late: self.notes.late.load(Relaxed),
+            members: targets
+                .iter()
+                .map(|target| (target.pool.clone(), target.label.clone(), target.interval))
+                .collect(),
+        }
     }
 
     fn leave(&self) {

@@ -1,6 +1,8 @@
 //! When the next probe of a member starts.
 //!
-//! PURE: times and a draw in, a time out. A member has a grid of its own, `interval` apart at a phase it keeps, so that
+//! PURE: times and a draw in, a time out. Who shares a probe puts together what each asks for: the shortest interval holds
+//! for all, whoever is in doubt quickens it, and it is slowed only where nobody uses any of them.
+//! A member has a grid of its own, `interval` apart at a phase it keeps, so that
 //! neither a slow answer nor a late start moves the following ones, and hundreds of members do not ask in step. Each
 //! cell of the grid sees one start: the rate is 1/`interval` however the answers come.
 //!
@@ -12,9 +14,103 @@ use std::time::Duration;
 
 use crate::health::Pace;
 
+/// No interval is shorter.
+const TICK: Duration = Duration::from_millis(1);
+
+/// What one of those who share a probe asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Ask {
+    /// From start to start.
+    pub(super) interval: Duration,
+    /// The same in doubt.
+    pub(super) fast: Duration,
+    /// The same while nobody uses it; `None`: somebody does, or it makes no difference.
+    pub(super) idle: Option<Duration>,
+    /// Its verdict may be about to change.
+    pub(super) doubts: bool,
+}
+
+/// What all of them together ask for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Tempo {
+    /// From start to start on the grid.
+    pub(super) every: Duration,
+    /// From start to start in doubt, where that is sooner.
+    pub(super) fast: Option<Duration>,
+    /// Somebody's verdict may be about to change.
+    pub(super) in_doubt: bool,
+    /// Nobody uses any of them.
+    pub(super) idle: bool,
+}
+
+impl Tempo {
+    /// The shortest interval anybody asks for; in doubt, the shortest fast one of those who doubt. `None`: nobody asks.
+    pub(super) fn of(asks: impl Iterator<Item = Ask> + Clone) -> Option<Tempo> {
+        let interval = asks.clone().map(|ask| ask.interval).min()?;
+        let in_doubt = asks.clone().any(|ask| ask.doubts);
+        let fast = asks.clone().filter(|ask| ask.doubts).map(|ask| ask.fast).min().filter(|fast| *fast < interval);
+        // Doubt is settled at the usual pace, used or not.
+        let idle = if in_doubt { None } else { asks.map(|ask| ask.idle).collect::<Option<Vec<_>>>() };
+        let idle = idle.and_then(|intervals| intervals.into_iter().min());
+        Some(Tempo { every: idle.unwrap_or(interval).max(interval), fast, in_doubt, idle: idle.is_some() })
+    }
+
+    /// Probes a second.
+    pub(super) fn rate(&self) -> f64 {
+        1.0 / self.step().max(TICK).as_secs_f64()
+    }
+
+    /// From start to start.
+    pub(super) fn step(&self) -> Duration {
+        self.fast.unwrap_or(self.every)
+    }
+
+    fn pace(&self) -> Pace {
+        if self.fast.is_some() { Pace::Fast } else { Pace::Steady }
+    }
+}
+
+/// When the probes of one post start.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Timetable {
+    /// Its phase, as a share of its interval.
+    share: f64,
+}
+
+impl Timetable {
+    /// One at `share` (from 0, below 1) of its intervals.
+    pub(super) fn new(share: f64) -> Timetable {
+        Timetable { share }
+    }
+
+    /// When the probe after `last` starts, where intervals are `factor` times as long as is asked for.
+    pub(super) fn next(&self, tempo: Tempo, last: Last, factor: f64, draw: f64) -> Duration {
+        if factor <= 1.0 {
+            return self.grid(tempo, 1.0).next(last, tempo.pace(), draw);
+        }
+        let step = tempo.step().mul_f64(factor);
+        // A start that was late delays no other, but for one so late that the next would follow on its heels.
+        let planned = last.planned.max(last.started.saturating_sub(step / 2));
+        (planned + step).max(last.ended)
+    }
+
+    /// The same at `now`, where what is asked for has changed and the next was planned for `due`: never later than that, so
+    /// that nobody's promise is broken; and where it would have been due before, at the next point of the new grid, so that
+    /// a reload that shortens ten thousand intervals makes no ten thousand probes at once.
+    pub(super) fn again(&self, tempo: Tempo, last: Last, factor: f64, now: Duration, due: Duration) -> Duration {
+        let next = self.next(tempo, last, factor, 0.0);
+        let missed = next < now && tempo.pace() == Pace::Steady;
+        if missed { self.grid(tempo, factor).point_after(now).min(due) } else { next.min(due) }
+    }
+
+    fn grid(&self, tempo: Tempo, factor: f64) -> Grid {
+        Grid::new(tempo.every.mul_f64(factor.max(1.0)), tempo.step(), self.share)
+    }
+}
+
 /// The times one member may be probed at.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Grid {
+struct Grid {
     interval: Duration,
     fast: Duration,
     offset: Duration,
@@ -23,6 +119,8 @@ pub(super) struct Grid {
 /// The last probe of a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Last {
+    /// When it was to be dialled, or was, where nobody had planned it.
+    pub(super) planned: Duration,
     /// When it was dialled.
     pub(super) started: Duration,
     /// When its sample was there.
@@ -31,13 +129,13 @@ pub(super) struct Last {
 
 impl Grid {
     /// A grid at `share` (from 0, below 1) of its interval.
-    pub(super) fn new(interval: Duration, fast: Duration, share: f64) -> Grid {
-        let interval = interval.max(Duration::from_millis(1));
+    fn new(interval: Duration, fast: Duration, share: f64) -> Grid {
+        let interval = interval.max(TICK);
         Grid { interval, fast: fast.min(interval), offset: interval.mul_f64(share) }
     }
 
     /// When the probe after `last` starts; `draw` is from 0, below 1. Never before the end of the last.
-    pub(super) fn next(&self, last: Last, pace: Pace, draw: f64) -> Duration {
+    fn next(&self, last: Last, pace: Pace, draw: f64) -> Duration {
         let start = match pace {
             // Without a fast interval of its own a member in doubt stays on its grid.
             Pace::Fast if self.fast < self.interval => last.started + self.fast - self.fast.mul_f64(draw / 10.0),
@@ -72,8 +170,12 @@ mod tests {
         Duration::from_millis(ms)
     }
 
+    fn took(started: Duration, took: Duration) -> Last {
+        Last { planned: started, started, ended: started + took }
+    }
+
     fn last(started: u64, ended: u64) -> Last {
-        Last { started: ms(started), ended: ms(ended) }
+        took(ms(started), ms(ended - started))
     }
 
     #[test]
@@ -133,9 +235,8 @@ mod tests {
             while start < end {
                 count += 1;
                 let late = ms(random.u64(0..2));
-                let took = ms(random.u64(0..=interval)).min(ms(interval) - ms(2));
-                start =
-                    grid.next(Last { started: start + late, ended: start + late + took }, Pace::Steady, random.f64());
+                let answer = ms(random.u64(0..=interval)).min(ms(interval) - ms(2));
+                start = grid.next(took(start + late, answer), Pace::Steady, random.f64());
             }
             assert!((cells..=cells + 1).contains(&count), "{count} probes in {cells} intervals of {interval} ms");
         }
@@ -154,11 +255,10 @@ mod tests {
             let death = ms(random.u64(0..10 * interval));
             let mut start = Duration::ZERO;
             while start < death {
-                let ended = start + ms(random.u64(0..=interval));
-                start = grid.next(Last { started: start, ended }, Pace::Steady, random.f64());
+                start = grid.next(took(start, ms(random.u64(0..=interval))), Pace::Steady, random.f64());
             }
             for _ in 1..needed {
-                start = grid.next(Last { started: start, ended: start + fail }, Pace::Fast, random.f64());
+                start = grid.next(took(start, fail), Pace::Fast, random.f64());
             }
             let found = start + fail - death;
             let promised = ms(interval) + ms(fast).max(fail) * (needed - 1) + fail;
@@ -178,7 +278,7 @@ mod tests {
                 let grid = Grid::new(interval, ms(1000), share(offset, nth));
                 let mut start = Duration::ZERO;
                 while start < ms(60_000) {
-                    start = grid.next(Last { started: start, ended: start + ms(5) }, Pace::Steady, 0.0);
+                    start = grid.next(took(start, ms(5)), Pace::Steady, 0.0);
                     if start < ms(60_000) {
                         seconds[start.as_secs() as usize] += 1;
                     }
@@ -195,6 +295,161 @@ mod tests {
             shares.sort_by(f64::total_cmp);
             let gap = shares.windows(2).map(|pair| pair[1] - pair[0]).fold(f64::MAX, f64::min);
             assert!(gap > 0.03, "the nearest two of ten are {gap} of an interval apart");
+        }
+    }
+
+    #[test]
+    fn what_is_asked_together() {
+        let ask = |interval, fast, idle: Option<u64>, doubts| Ask {
+            interval: ms(interval),
+            fast: ms(fast),
+            idle: idle.map(ms),
+            doubts,
+        };
+        let tempo =
+            |every, fast: Option<u64>, in_doubt, idle| Tempo { every: ms(every), fast: fast.map(ms), in_doubt, idle };
+        let rows = [
+            (vec![ask(5000, 1000, None, false)], tempo(5000, None, false, false)),
+            (vec![ask(5000, 1000, None, false), ask(3000, 2000, None, false)], tempo(3000, None, false, false)),
+            // Only who doubts has a say in how quick.
+            (vec![ask(5000, 1000, None, false), ask(6000, 2000, None, true)], tempo(5000, Some(2000), true, false)),
+            (vec![ask(5000, 1000, None, true), ask(6000, 2000, None, true)], tempo(5000, Some(1000), true, false)),
+            // A fast interval that is no faster than another's usual one changes nothing.
+            (vec![ask(1000, 1000, None, false), ask(6000, 2000, None, true)], tempo(1000, None, true, false)),
+            // Slow where nobody uses any, and settled first.
+            (
+                vec![ask(5000, 1000, Some(60_000), false), ask(6000, 1000, Some(30_000), false)],
+                tempo(30_000, None, false, true),
+            ),
+            (vec![ask(5000, 1000, Some(60_000), false), ask(6000, 1000, None, false)], tempo(5000, None, false, false)),
+            (vec![ask(5000, 1000, Some(60_000), true)], tempo(5000, Some(1000), true, false)),
+        ];
+        for (asks, expected) in rows {
+            assert_eq!(Tempo::of(asks.iter().copied()), Some(expected), "{asks:?}");
+        }
+        assert_eq!(Tempo::of([].iter().copied()), None);
+    }
+
+    #[test]
+    fn an_interval_that_is_shortened_brings_no_burst_and_one_that_is_lengthened_no_gap() {
+        let mut random = fastrand::Rng::with_seed(7);
+        let asked = |interval: Duration| {
+            let ask = Ask { interval, fast: interval, idle: None, doubts: false };
+            Tempo::of([ask].into_iter()).unwrap()
+        };
+        let now = ms(1_000_000);
+        let mut seconds = [0; 5];
+        for nth in 0..1000 {
+            let timetable = Timetable::new(share(0.3, nth));
+            // Some time within the last minute.
+            let mut last = took(ms(random.u64(940_000..=950_000)), ms(1));
+            let mut due = timetable.next(asked(ms(60_000)), last, 1.0, 0.0);
+            while due <= now {
+                last = took(due, ms(1));
+                due = timetable.next(asked(ms(60_000)), last, 1.0, 0.0);
+            }
+            let sooner = timetable.again(asked(ms(5_000)), last, 1.0, now, due);
+            assert!(sooner >= now && sooner <= now + ms(5_000) && sooner <= due);
+            if sooner < now + ms(5_000) {
+                seconds[(sooner - now).as_secs() as usize] += 1;
+            }
+            assert!(timetable.again(asked(ms(600_000)), last, 1.0, now, due) <= due);
+        }
+        assert!(seconds.iter().all(|count| (150..=280).contains(count)), "200 a second on average: {seconds:?}");
+    }
+
+    #[test]
+    fn what_is_stretched_keeps_its_proportions() {
+        let mut random = fastrand::Rng::with_seed(8);
+        for factor in [1.1, 2.0, 7.3] {
+            for interval in [ms(100), ms(1000), ms(5000)] {
+                let tempo = Tempo { every: interval, fast: None, in_doubt: false, idle: false };
+                let timetable = Timetable::new(random.f64());
+                let (mut start, mut due) = (Duration::ZERO, Duration::ZERO);
+                for _ in 0..1000 {
+                    // It waits for its turn.
+                    start = due + interval.mul_f64(random.f64() / 3.0);
+                    due = timetable.next(tempo, Last { planned: due, started: start, ended: start }, factor, 0.0);
+                }
+                let mean = start.as_secs_f64() / 1000.0;
+                let asked = interval.as_secs_f64() * factor;
+                assert!((mean / asked - 1.0).abs() < 0.01, "{mean} instead of {asked}");
+            }
+        }
+    }
+
+    /// One who shares a probe: as in the heart, so many fails in a row turn its verdict, and it doubts in between.
+    #[derive(Debug, Clone, Copy)]
+    struct Sharer {
+        interval: Duration,
+        fast: Duration,
+        needs: u32,
+        fails: u32,
+        since: Duration,
+    }
+
+    /// Pools join and leave a probe, change their intervals and have their doubts: from a death at any moment each that was
+    /// there, or has come since, finds it out as soon as health.md promises it alone.
+    #[test]
+    fn every_pool_finds_a_death_in_time_whoever_joins_and_leaves() {
+        let mut random = fastrand::Rng::with_seed(9);
+        for round in 0..3000 {
+            let timetable = Timetable::new(random.f64());
+            let sharer = |random: &mut fastrand::Rng, since| {
+                let interval = random.u64(10..30_000);
+                let (fast, needs) = (random.u64(1..=interval), random.u32(1..=5));
+                Sharer { interval: ms(interval), fast: ms(fast), needs, fails: 0, since }
+            };
+            let asked = |sharers: &[Sharer]| {
+                let ask = |s: &Sharer| Ask {
+                    interval: s.interval,
+                    fast: s.fast,
+                    idle: None,
+                    doubts: (1..s.needs).contains(&s.fails),
+                };
+                Tempo::of(sharers.iter().map(ask))
+            };
+            let mut sharers = vec![sharer(&mut random, Duration::ZERO)];
+            let death = ms(random.u64(0..60_000));
+            let fail = ms(random.u64(0..500));
+            let (mut due, mut last) = (Duration::ZERO, None::<Last>);
+            let mut found = 0;
+            for _ in 0..400 {
+                // Something happens before the probe is due, now and then.
+                let now = last.map_or(Duration::ZERO, |last| last.ended);
+                if random.u8(..3) == 0 && due > now {
+                    let at = now + (due - now).mul_f64(random.f64());
+                    let joins = random.bool();
+                    match sharers.len() {
+                        2.. if !joins => drop(sharers.remove(random.usize(..sharers.len()))),
+                        ..=4 => sharers.push(sharer(&mut random, at)),
+                        _ => {}
+                    }
+                    if let (Some(last), Some(tempo)) = (last, asked(&sharers)) {
+                        due = timetable.again(tempo, last, 1.0, at, due);
+                    }
+                    // Who is new is probed at once.
+                    if sharers.iter().any(|s| s.since == at) {
+                        due = due.min(at);
+                    }
+                }
+                let started = due;
+                let ended = started + if started >= death { fail } else { ms(1) };
+                for s in &mut sharers {
+                    s.fails = if started >= death { s.fails + 1 } else { 0 };
+                    if s.fails == s.needs {
+                        let from = death.max(s.since);
+                        let promised = s.interval + s.fast.max(fail) * (s.needs - 1) + fail;
+                        assert!(ended - from <= promised, "round {round}: {:?} > {promised:?}, {s:?}", ended - from);
+                        found += 1;
+                    }
+                }
+                let known = took(started, ended - started);
+                last = Some(known);
+                due = asked(&sharers).map_or(ended, |tempo| timetable.next(tempo, known, 1.0, random.f64()));
+                assert!(due >= ended);
+            }
+            assert!(found > 0, "round {round}");
         }
     }
 }

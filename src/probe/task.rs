@@ -6,7 +6,7 @@
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
@@ -14,20 +14,25 @@ use std::time::Duration;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::Instant;
 
-use super::schedule::{Grid, Last};
-use super::{Counters, Kept, Target};
+use super::ceiling::Lane;
+use super::gate::{Claim, Gate};
+use super::schedule::{Ask, Last, Tempo, Timetable};
+use super::{Counters, Idle, Kept, Target};
 use crate::clock;
-use crate::health::{Class, Outcome, Pace, Reason, Sample};
+use crate::health::{Class, MemberId, Outcome, Pace, Reason, Sample};
 
 /// First probes in flight at once: all members of a restarted proxy are due in the same instant (health.md §2).
 const FIRST_ROUND: usize = 256;
 /// A probe that panicked is made again after this, doubled each time, up to its interval.
 const BACKOFF: Duration = Duration::from_millis(100);
+/// A start that is later than this counts as late.
+const LATE: Duration = Duration::from_millis(250);
 
 /// What the tasks share.
 pub(super) struct Desk {
     places: Mutex<Arc<Semaphore>>,
     first_round: Semaphore,
+    gate: Arc<Gate>,
     counters: Arc<Counters>,
 }
 
@@ -37,12 +42,18 @@ impl Desk {
         Desk {
             places: Mutex::new(semaphore(places)),
             first_round: Semaphore::new(FIRST_ROUND),
+            gate: Arc::default(),
             counters: Arc::default(),
         }
     }
 
     pub(super) fn counters(&self) -> &Arc<Counters> {
         &self.counters
+    }
+
+    /// Where probes wait for their turn under the ceiling.
+    pub(super) fn gate(&self) -> &Arc<Gate> {
+        &self.gate
     }
 
     /// So many places from now on. Who has one of the old keeps it, and who waits for one gets it as they are given back.
@@ -64,12 +75,27 @@ fn semaphore(places: usize) -> Arc<Semaphore> {
     Arc::new(Semaphore::new(places.clamp(1, Semaphore::MAX_PERMITS)))
 }
 
+/// What a task does, for those who look.
+#[derive(Debug, Default)]
+pub(super) struct Notes {
+    /// When its last probe began, in microseconds of monotonic time; 0: none has.
+    pub(super) started: AtomicU64,
+    /// Its interval as it is now, in microseconds.
+    pub(super) every: AtomicU64,
+    /// Probes that began more than a quarter of a second after they were due.
+    pub(super) late: AtomicU64,
+    pub(super) in_doubt: AtomicBool,
+    pub(super) idle: AtomicBool,
+}
+
 /// One task, from inside.
 pub(super) struct Task {
     desk: Arc<Desk>,
     targets: watch::Receiver<Vec<Target>>,
     now: Arc<Notify>,
-    share: f64,
+    notes: Arc<Notes>,
+    timetable: Timetable,
+    claim: Claim,
     /// What the last probe failed of, where it did.
     failing: Option<Reason>,
     /// The connection of the last probe, where it is to be used again.
@@ -79,13 +105,34 @@ pub(super) struct Task {
 /// What one round found.
 struct Round {
     last: Last,
-    pace: Pace,
+    /// Those who doubt their verdict.
+    doubting: Vec<(Arc<str>, MemberId)>,
+}
+
+/// Why it is time for a probe.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Call {
+    /// It is the first.
+    First,
+    /// Somebody wants one.
+    Wanted,
+    /// It was to begin at this time.
+    Due(Duration),
 }
 
 impl Task {
-    /// The task that asks for `targets`, on a grid at `share` of its interval; `now` asks for a probe.
-    pub(super) fn new(desk: Arc<Desk>, targets: watch::Receiver<Vec<Target>>, now: Arc<Notify>, share: f64) -> Task {
-        Task { desk, targets, now, share, failing: None, kept: Kept::default() }
+    /// The task that asks for `targets`, with its grid at `share` of its interval; `now` asks for a probe.
+    pub(super) fn new(
+        desk: Arc<Desk>,
+        targets: watch::Receiver<Vec<Target>>,
+        now: Arc<Notify>,
+        notes: Arc<Notes>,
+        share: f64,
+    ) -> Task {
+        let mut claim = Claim::new(desk.gate.clone());
+        // Before it runs: whoever comes next has to know how many there are.
+        claim.set(tempo(&targets.borrow(), &[], None));
+        Task { desk, targets, now, notes, timetable: Timetable::new(share), claim, failing: None, kept: Kept::default() }
     }
 
     /// Runs for as long as anybody wants it.
@@ -95,10 +142,10 @@ impl Task {
         let mut first = true;
         let mut panics = 0;
         loop {
-            if !self.wait(due, known.as_ref()).await {
-                return;
-            }
-            match caught(self.round(first)).await.and_then(|round| round) {
+            let Some(call) = self.wait(due, known.as_ref()).await else { return };
+            let call = if first { Call::First } else { call };
+            let urgent = known.as_ref().is_none_or(|round| !round.doubting.is_empty());
+            match caught(self.round(call, urgent)).await.and_then(|round| round) {
                 Ok(Some(round)) => {
                     panics = 0;
                     due = self.next(&round);
@@ -122,21 +169,19 @@ impl Task {
         }
     }
 
-    /// Waits until the next probe is due, or wanted now; false: nobody wants one any more.
-    async fn wait(&mut self, mut due: Duration, known: Option<&Round>) -> bool {
+    /// Waits until the next probe is due, or wanted now; `None`: nobody wants one any more.
+    async fn wait(&mut self, mut due: Duration, known: Option<&Round>) -> Option<Call> {
         loop {
             self.plan(due);
             let at = Instant::now() + due.saturating_sub(clock::monotonic());
             tokio::select! {
                 // One that is wanted now and due now is one.
                 biased;
-                () = self.now.notified() => return true,
-                () = tokio::time::sleep_until(at) => return true,
+                () = self.now.notified() => return Some(Call::Wanted),
+                () = tokio::time::sleep_until(at) => return Some(Call::Due(due)),
                 changed = self.targets.changed() => {
-                    if changed.is_err() {
-                        return false;
-                    }
-                    due = known.map_or(due, |round| self.next(round));
+                    changed.ok()?;
+                    due = known.map_or(due, |round| self.again(round, due));
                 }
             }
         }
@@ -148,39 +193,46 @@ impl Task {
     async fn is_handed_over(&mut self) -> bool {
         self.kept = Kept::default();
         self.plan(Duration::ZERO);
+        self.claim.set(None);
         self.targets.changed().await.is_ok()
     }
 
     /// One probe and its reports; `None`: the member is gone, whoever asked for it.
-    async fn round(&mut self, first: bool) -> Result<Option<Round>, Panic> {
-        let seat = if first { self.desk.first_round.acquire().await.ok() } else { None };
+    async fn round(&mut self, call: Call, urgent: bool) -> Result<Option<Round>, Panic> {
+        let seat = if call == Call::First { self.desk.first_round.acquire().await.ok() } else { None };
         let place = self.desk.place().await;
+        let is_steady = matches!(call, Call::Due(_)) && !urgent;
+        // Last of all, since whoever has had a turn has to begin: the ceiling is on beginnings.
+        self.desk.gate.pass(if is_steady { Lane::Steady } else { Lane::Urgent }).await;
         let Some(check) = self.targets.borrow().first().map(|target| target.check.clone()) else {
             return Ok(None);
         };
         let flight = Flight::begin(&self.desk.counters);
         let started = clock::monotonic();
-        let sample = check.run_again(&mut self.kept).await;
+        self.note(call, started);
+        // On the heap while it runs: ten thousand tasks that only wait would have room for it otherwise.
+        let sample = Box::pin(check.run_again(&mut self.kept)).await;
         let ended = clock::monotonic();
         flight.land(&sample);
         drop((place, seat));
         self.tell_of_a_new_failure(&sample);
-        let pace = self.report(ended, &sample)?;
-        Ok(pace.map(|pace| Round { last: Last { started, ended }, pace }))
+        let planned = if let Call::Due(due) = call { due.min(started) } else { started };
+        let doubting = self.report(ended, &sample)?;
+        Ok(doubting.map(|doubting| Round { last: Last { planned, started, ended }, doubting }))
     }
 
     /// Tells everyone, also those after one who panics. Who is told may be others than when the probe began: a reload
-    /// brings its own.
-    fn report(&self, now: Duration, sample: &Sample) -> Result<Option<Pace>, Panic> {
+    /// brings its own. Answers with those who doubt; `None`: nobody knows the member any more.
+    fn report(&self, now: Duration, sample: &Sample) -> Result<Option<Vec<(Arc<str>, MemberId)>>, Panic> {
         let targets = self.targets.borrow().clone();
         let tell = |target: &Target| {
             catch_unwind(AssertUnwindSafe(|| (target.report)(now, sample.clone()))).map_err(Panic::new)
         };
         let told: Vec<_> = targets.iter().map(tell).collect();
         let paces: Vec<_> = told.into_iter().collect::<Result<_, _>>()?;
-        let paces = paces.into_iter().flatten();
-        // In doubt for one is in doubt.
-        Ok(paces.reduce(|one, other| if one == Pace::Fast { one } else { other }))
+        let doubting = targets.iter().zip(&paces).filter(|(_, pace)| **pace == Some(Pace::Fast));
+        let doubting = doubting.map(|(target, _)| target.key()).collect();
+        Ok(paces.iter().any(Option::is_some).then_some(doubting))
     }
 
     /// The first fail of a row, and the first of another kind in it: whoever looks for the cause need not wait for a verdict.
@@ -198,15 +250,41 @@ impl Task {
         }
     }
 
-    fn next(&self, round: &Round) -> Duration {
-        let targets = self.targets.borrow();
-        let Some(target) = targets.first() else { return round.last.ended };
-        let interval = idle_interval(&targets, round).unwrap_or(target.interval);
-        Grid::new(interval, target.fast_interval, self.share).next(round.last, round.pace, fastrand::f64())
+    fn next(&mut self, round: &Round) -> Duration {
+        let Some((tempo, factor)) = self.asked(round) else { return round.last.ended };
+        self.timetable.next(tempo, round.last, factor, fastrand::f64())
+    }
+
+    /// The same where others ask, or the same ones something else, while the next is planned for `due`.
+    fn again(&mut self, round: &Round, due: Duration) -> Duration {
+        let Some((tempo, factor)) = self.asked(round) else { return due };
+        self.timetable.again(tempo, round.last, factor, clock::monotonic(), due)
+    }
+
+    /// What is asked for now, and how many times as long its intervals are.
+    fn asked(&mut self, round: &Round) -> Option<(Tempo, f64)> {
+        let tempo = tempo(&self.targets.borrow(), &round.doubting, Some(clock::monotonic()));
+        self.claim.set(tempo);
+        let (tempo, stretch) = (tempo?, self.desk.gate.stretch());
+        let factor = if tempo.in_doubt { stretch.doubt } else { stretch.steady };
+        self.notes.every.store(tempo.step().mul_f64(factor).as_micros() as u64, Relaxed);
+        self.notes.in_doubt.store(tempo.in_doubt, Relaxed);
+        self.notes.idle.store(tempo.idle, Relaxed);
+        Some((tempo, factor))
+    }
+
+    fn note(&self, call: Call, started: Duration) {
+        self.notes.started.store(started.as_micros() as u64, Relaxed);
+        self.desk.gate.tell(started);
+        if let Call::Due(due) = call {
+            let late = started.saturating_sub(due);
+            self.desk.counters.lateness.add(late);
+            self.notes.late.fetch_add(u64::from(late > LATE), Relaxed);
+        }
     }
 
     fn interval(&self) -> Duration {
-        self.targets.borrow().first().map_or(Duration::ZERO, |target| target.interval)
+        self.targets.borrow().iter().map(|target| target.interval).min().unwrap_or_default()
     }
 
     fn plan(&self, due: Duration) {
@@ -223,12 +301,18 @@ impl Task {
     }
 }
 
-/// The interval of a member that is no cause for doubt and that nobody uses, in any of the pools that probe it.
-fn idle_interval(targets: &[Target], round: &Round) -> Option<Duration> {
-    let idle = |target: &Target| target.idle.as_ref().is_some_and(|idle| (idle.is_idle)(round.last.ended));
-    // Each is asked: it is the asking that wipes off the marks of use.
-    let idle = targets.iter().filter(|target| idle(target)).count() == targets.len();
-    (idle && round.pace == Pace::Steady).then(|| targets.first()?.idle.as_ref().map(|idle| idle.interval)).flatten()
+/// What those who share a probe ask for together; without a `now`, as if all were in use.
+fn tempo(targets: &[Target], doubting: &[(Arc<str>, MemberId)], now: Option<Duration>) -> Option<Tempo> {
+    let is_idle = |idle: &Idle| now.is_some_and(|now| (idle.is_idle)(now));
+    let ask = |target: &Target| Ask {
+        interval: target.interval,
+        fast: target.fast_interval,
+        idle: target.idle.as_ref().filter(|idle| is_idle(idle)).map(|idle| idle.interval),
+        doubts: doubting.iter().any(|(pool, member)| *member == target.member && *pool == target.pool),
+    };
+    // Each is asked once whether it is idle: it is the asking that wipes off the marks of use.
+    let asks: Vec<Ask> = targets.iter().map(ask).collect();
+    Tempo::of(asks.iter().copied())
 }
 
 /// A probe under way: one that is dropped before it lands taught nothing.

@@ -295,6 +295,7 @@ fn sections(old: &Config, new: &Config) -> Vec<&'static str> {
         pools: _,
         routes: _,
         max_concurrent_probes,
+        max_probes_per_second,
         threads: _,
         resolver,
         reload,
@@ -306,6 +307,7 @@ fn sections(old: &Config, new: &Config) -> Vec<&'static str> {
         ("lame_duck", *lame_duck != old.lame_duck),
         ("drain_timeout", *drain_timeout != old.drain_timeout),
         ("max_concurrent_probes", *max_concurrent_probes != old.max_concurrent_probes),
+        ("max_probes_per_second", *max_probes_per_second != old.max_probes_per_second),
         ("resolver", *resolver != old.resolver),
         ("reload", *reload != old.reload),
     ];

@@ -43,6 +43,7 @@ mod retry_cases;
 mod reuse_cases;
 mod room_cases;
 mod rows;
+mod share_cases;
 mod source_cases;
 mod stream_cases;
 mod tls_cases;

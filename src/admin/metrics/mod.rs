@@ -98,6 +98,12 @@ fn prober(page: &mut Page, control: &Control) {
     let counters = control.prober().counters();
     page.single(&metrics::PROBES_LATE, count(counters.late()));
     page.single(&metrics::PROBES_IN_FLIGHT, count(counters.in_flight()));
+    page.family(&metrics::PROBE_LATENESS, |series| series.add_times(&[], &counters.lateness));
+    page.single(&metrics::PROBES_ASKED, control.prober().demand().sum());
+    if let Some(ceiling) = control.prober().ceiling() {
+        page.single(&metrics::PROBES_CEILING, f64::from(ceiling));
+    }
+    page.single(&metrics::PROBES_STRETCH, control.prober().stretch().steady);
     page.single(&metrics::PROBE_PANICS, count(counters.panicked()));
 }
 

@@ -1,13 +1,13 @@
 //! What the members share: places, probes, and each other's misfortunes.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 use super::origin::Step;
 use super::scene::{NEVER, Scene};
 use super::*;
 use crate::health::{MemberId, Pace};
-use crate::probe::{Report, Target};
+use crate::probe::{Idle, Report, Target};
 
 #[test]
 fn what_waits_for_a_place_is_late_and_its_timeout_has_not_begun() {
@@ -95,17 +95,16 @@ fn pools_that_ask_the_same_share_their_probes() {
     let mut origin = scene.healthy();
     let shared = |member| scene.target(member, 7, origin.address, NEVER);
     let (web, api) = (shared(1), of_pool("api", shared(1)));
-    let other = Target { fingerprint: 8, ..of_pool("other", shared(1)) };
+    let other = Target { definition: 8, ..of_pool("other", shared(1)) };
     let sooner = Target { interval: NEVER / 2, fast_interval: NEVER / 2, ..of_pool("sooner", shared(1)) };
     let targets = || vec![web.clone(), api.clone(), other.clone(), sooner.clone()];
     scene.prober.follow(targets());
     (0..4).for_each(|_| drop(scene.report()));
-    assert_eq!(scene.count(|c| &c.started), 3, "one for two pools; another probe and another pace have their own");
-    for pool in ["web", "api"] {
+    assert_eq!(scene.count(|c| &c.started), 2, "one for three pools, whatever their pace; another probe has its own");
+    for pool in ["web", "api", "sooner"] {
         assert!(scene.prober.next_probe_at(pool, MemberId(1)).is_some(), "{pool}");
         assert!(scene.prober.probe_now(pool, MemberId(1)));
-        scene.report();
-        scene.report();
+        (0..3).for_each(|_| drop(scene.report()));
     }
     scene.prober.follow(targets());
     // One who joins wants a sample now; one who leaves takes nothing from those who stay.
@@ -121,6 +120,91 @@ fn pools_that_ask_the_same_share_their_probes() {
             origin.request().await;
         }
     });
+}
+
+#[test]
+fn the_shortest_interval_holds_for_all_who_share() {
+    let scene = Scene::new(100);
+    let origin = scene.healthy();
+    let seldom = scene.target(1, 7, origin.address, NEVER);
+    let often = Target { interval: Duration::from_millis(20), ..of_pool("often", seldom.clone()) };
+    let planned = || scene.prober.next_probe_at("web", MemberId(1)).unwrap_or_default();
+    scene.prober.follow(vec![seldom.clone()]);
+    scene.report();
+    scene.prober.follow(vec![seldom.clone(), often]);
+    // Each probe is told to both.
+    (0..20).for_each(|_| drop(scene.report()));
+    assert_eq!(
+        scene.prober.listed().iter().map(|one| (one.interval, one.members.len())).collect::<Vec<_>>(),
+        [(Duration::from_millis(20), 2)]
+    );
+    scene.prober.follow(vec![seldom.clone()]);
+    scene.until("alone it is probed as seldom as it asks", || {
+        planned() > crate::clock::monotonic() + 10 * PATIENCE || planned().is_zero()
+    });
+}
+
+/// A timeout is part of the question: what takes long passes for one and fails for the other.
+#[test]
+fn pools_with_other_timeouts_share_nothing() {
+    let scene = Scene::new(100);
+    let silent = scene.origin(vec![Step::Read, Step::Hang]);
+    let patient = scene.target(1, 7, silent.address, NEVER);
+    let hasty = Arc::new(giving_up_after(Duration::from_millis(50), http_probe(), silent.address));
+    let hasty = Target { check: hasty, ..of_pool("hasty", scene.target(1, 7, silent.address, NEVER)) };
+    scene.prober.follow(vec![patient, hasty]);
+    assert_fail(&scene.report().3, Reason::Timeout, "");
+    assert_eq!(scene.prober.listed().len(), 2);
+}
+
+#[test]
+fn what_pools_share_is_slowed_only_while_none_of_them_is_used() {
+    let scene = Scene::new(100);
+    let origin = scene.healthy();
+    let soon = Duration::from_millis(20);
+    let used: [Arc<AtomicBool>; 2] = [true, false].map(|used| Arc::new(AtomicBool::new(used)));
+    let idle = |used: &Arc<AtomicBool>, interval| {
+        let used = used.clone();
+        Some(Idle { interval, is_idle: Arc::new(move |_| !used.load(Relaxed)) })
+    };
+    let one = Target { idle: idle(&used[0], 2 * NEVER), ..scene.target(1, 7, origin.address, soon) };
+    let other = Target { idle: idle(&used[1], NEVER), interval: 2 * soon, ..of_pool("other", one.clone()) };
+    scene.prober.follow(vec![one, other]);
+    // One is used: the shorter of their intervals.
+    (0..10).for_each(|_| drop(scene.report()));
+    let is_slow = || scene.prober.listed().iter().all(|one| one.idle && one.interval == NEVER);
+    assert!(!is_slow());
+    used[0].store(false, Relaxed);
+    scene.until("none is used: the shorter of their idle intervals", is_slow);
+    while scene.reports.try_recv().is_ok() {}
+    used[1].store(true, Relaxed);
+    scene.prober.wake("other");
+    (0..8).for_each(|_| drop(scene.report()));
+}
+
+#[test]
+fn no_second_sees_more_probes_than_the_ceiling_and_one_and_nobody_starves() {
+    let scene = Scene::new(1000);
+    let origin = scene.healthy();
+    scene.prober.set_ceiling(Some(50));
+    let often = Duration::from_millis(50);
+    let targets: Vec<Target> = (0..20).map(|member| scene.target(member, 7, origin.address, often)).collect();
+    // 400 a second are asked for.
+    scene.prober.follow(targets.clone());
+    assert!(scene.prober.stretch().steady > 8.0);
+    let times: Vec<(MemberId, Duration)> = (0..150).map(|_| scene.report()).map(|(id, _, at, _)| (id, at)).collect();
+    let starts = scene.count(|c| &c.started);
+    let since = times[149].1 - times[0].1;
+    assert!(starts as f64 <= 150.0 + 50.0 + 1.0 && since >= Duration::from_millis(2700), "150 within {since:?}");
+    for member in 0..20 {
+        let count = times.iter().filter(|(id, _)| *id == MemberId(member)).count();
+        assert!((4..=11).contains(&count), "member {member} {count} times of 150 among 20");
+    }
+    scene.prober.set_ceiling(None);
+    scene.prober.follow(targets);
+    assert!(!scene.prober.stretch().is_felt());
+    let before = scene.count(|c| &c.started);
+    scene.until("all that is asked for is had", || scene.count(|c| &c.started) > before + 200);
 }
 
 #[test]

@@ -61,6 +61,7 @@ impl Scene {
             pool: "web".into(),
             member,
             fingerprint,
+            definition: fingerprint,
             label: format!("{name}:80").into(),
             // A name of its own makes it a question of its own.
             check: Arc::new(Check::single(&probe(ProbeKind::Http(http_probe())), &name, origin).unwrap()),

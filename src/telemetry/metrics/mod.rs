@@ -18,4 +18,4 @@ pub use listeners::{ListenerCounts, RouteCounts, listeners};
 pub use names::*;
 pub use page::{CONTENT_TYPE, Page, Series};
 pub use rare::Rare;
-pub use times::{DIAL_BUCKETS, REQUEST_BUCKETS, Times};
+pub use times::{DIAL_BUCKETS, LATENESS_BUCKETS, REQUEST_BUCKETS, Times};

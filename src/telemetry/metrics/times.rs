@@ -16,6 +16,10 @@ pub const REQUEST_BUCKETS: &[f64] =
 pub const DIAL_BUCKETS: &[f64] =
     &[0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 0.9, 1.5, 3.5, 10.0];
 
+/// The same of probes that begin late: timers are late by milliseconds, and a quarter of a second is what counts as late.
+pub const LATENESS_BUCKETS: &[f64] =
+    &[0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0];
+
 /// A histogram. Adding to it takes no lock.
 pub struct Times(Histogram);
 
@@ -50,7 +54,7 @@ mod tests {
 
     #[test]
     fn a_time_is_in_every_bucket_that_it_is_not_over() {
-        for bounds in [REQUEST_BUCKETS, DIAL_BUCKETS] {
+        for bounds in [REQUEST_BUCKETS, DIAL_BUCKETS, LATENESS_BUCKETS] {
             let times = Times::new(bounds);
             let last = Duration::from_secs_f64(bounds[bounds.len() - 1]);
             [Duration::ZERO, Duration::from_secs_f64(bounds[0]), last, last * 2].into_iter().for_each(|t| times.add(t));

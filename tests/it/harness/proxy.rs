@@ -181,6 +181,13 @@ impl Proxy {
         eventually(&what, || self.member("web", &origin.address())["standing"] == standing);
     }
 
+    /// The same of another pool.
+    #[track_caller]
+    pub fn await_standing_of(&self, pool: &str, origin: &Origin, standing: &str) {
+        let what = format!("{} stands {standing} in {pool}", origin.address());
+        eventually(&what, || self.member(pool, &origin.address())["standing"] == standing);
+    }
+
     /// Waits until every member of pool `web` is judged healthy; the pool serves as soon as one is.
     #[track_caller]
     pub fn await_all_healthy(&self) {
