@@ -8,16 +8,19 @@
 
 mod ceiling;
 mod check;
+mod counters;
 mod fault;
 mod gate;
 mod grpc;
 mod http;
 mod needle;
+mod posts;
 mod prober;
 mod schedule;
 mod script;
 mod session;
 mod tape;
+mod target;
 mod task;
 mod tcp;
 mod way;
@@ -27,5 +30,7 @@ mod tests;
 
 pub use ceiling::{Demand, Stretch};
 pub use check::{Check, CheckError, Exchange, Recipe, Secured};
-pub use prober::{Counters, Idle, Listed, Prober, Report, Target};
+pub use counters::Counters;
+pub use prober::Prober;
 pub use session::Kept;
+pub use target::{Idle, Listed, Report, Target};

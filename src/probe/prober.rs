@@ -8,141 +8,20 @@
 //!
 //! Not here: what a task does (`task`), when a probe is due (`schedule`), what a sample means (`health`).
 
-use std::collections::HashMap;
 use std::io;
-use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::runtime::{Handle, Runtime};
 use tokio::sync::{Notify, watch};
-use tokio::task::AbortHandle;
 
-use super::Check;
 use super::ceiling::{Demand, Stretch};
-use super::schedule;
+use super::posts::{Post, Posts, by_question};
 use super::task::{Desk, Notes, Task};
+use super::{Counters, Listed, Target, schedule};
 use crate::clock;
-use crate::health::{MemberId, Pace, Sample};
-use crate::telemetry::metrics::{LATENESS_BUCKETS, Times};
-
-/// Takes a sample, at its (monotonic) time, and says how soon the next is wanted; `None`: the member is gone.
-pub type Report = Arc<dyn Fn(Duration, Sample) -> Option<Pace> + Send + Sync>;
-
-/// A member to follow, on behalf of one pool.
-#[derive(Clone)]
-pub struct Target {
-    /// The pool's name.
-    pub pool: Arc<str>,
-    /// The member's identity in that pool.
-    pub member: MemberId,
-    /// Of the member's probe, as its pool knows it: with another one a sample is wanted now.
-    pub fingerprint: u64,
-    /// Of what is asked and expected. Who has the same, of the same address, by the same name and with the same timeout, is
-    /// told of the same probes.
-    pub definition: u64,
-    /// The member's address, for the log.
-    pub label: Arc<str>,
-    /// The probe.
-    pub check: Arc<Check>,
-    /// From start to start.
-    pub interval: Duration,
-    /// From start to start while in doubt; at most `interval`.
-    pub fast_interval: Duration,
-    /// How rarely it is probed while nobody uses it; `None`: no matter.
-    pub idle: Option<Idle>,
-    /// Who is told.
-    pub report: Report,
-    /// Where the start of the next probe is written, in microseconds of monotonic time; 0: none is planned.
-    pub next_probe_at: Arc<AtomicU64>,
-}
-
-/// A pace for what nobody uses (F9).
-#[derive(Clone)]
-pub struct Idle {
-    /// From start to start while nobody does; at least the target's own interval.
-    pub interval: Duration,
-    /// Whether nobody does, at a monotonic time.
-    pub is_idle: Arc<dyn Fn(Duration) -> bool + Send + Sync>,
-}
-
-/// What the prober has done since it began.
-#[derive(Debug)]
-pub struct Counters {
-    /// Probes started.
-    pub started: AtomicU64,
-    /// Samples that passed.
-    pub passed: AtomicU64,
-    /// Samples that failed.
-    pub failed: AtomicU64,
-    /// Of the failed ones, those of members that did not answer at all.
-    pub unreachable: AtomicU64,
-    /// Probes that taught nothing: cancelled, or failed by a fault of this machine.
-    pub inconclusive: AtomicU64,
-    /// Probes that were due and had to wait for a place.
-    pub late: AtomicU64,
-    /// Probes that panicked.
-    pub panics: AtomicU64,
-    /// By how much probes began after they were due, of those that were planned.
-    pub lateness: Times,
-}
-
-impl Default for Counters {
-    fn default() -> Counters {
-        Counters {
-            started: AtomicU64::default(),
-            passed: AtomicU64::default(),
-            failed: AtomicU64::default(),
-            unreachable: AtomicU64::default(),
-            inconclusive: AtomicU64::default(),
-            late: AtomicU64::default(),
-            panics: AtomicU64::default(),
-            lateness: Times::new(LATENESS_BUCKETS),
-        }
-    }
-}
-
-/// One probe that is made again and again, for all who share it.
-#[derive(Debug, Clone)]
-pub struct Listed {
-    /// Who is dialled.
-    pub peer: SocketAddr,
-    /// From start to start, as it is now: in doubt, idle, or held back by the ceiling.
-    pub interval: Duration,
-    /// How long it may take.
-    pub timeout: Duration,
-    /// Somebody's verdict may be about to change, and so it is quicker.
-    pub in_doubt: bool,
-    /// Nobody uses any of the pools, and so it is slower.
-    pub idle: bool,
-    /// When the last one began, in monotonic time.
-    pub started: Option<Duration>,
-    /// When the next one begins.
-    pub next: Option<Duration>,
-    /// How many began more than a quarter of a second after they were due.
-    pub late: u64,
-    /// Pools with their members, as the log calls them, in the order in which they are told; and the interval each asks for.
-    pub members: Vec<(Arc<str>, Arc<str>, Duration)>,
-}
-
-impl Counters {
-    /// Probes that were due and had to wait for a place.
-    pub fn late(&self) -> u64 {
-        self.late.load(Relaxed)
-    }
-
-    /// Probes under way.
-    pub fn in_flight(&self) -> u64 {
-        let landed = [&self.passed, &self.failed, &self.inconclusive].map(|count| count.load(Relaxed));
-        self.started.load(Relaxed).saturating_sub(landed.iter().sum())
-    }
-
-    /// Probes that panicked.
-    pub fn panicked(&self) -> u64 {
-        self.panics.load(Relaxed)
-    }
-}
+use crate::health::MemberId;
 
 /// The prober. Dropping it ends all probes at once.
 pub struct Prober {
@@ -154,34 +33,6 @@ pub struct Prober {
     phases: AtomicU64,
     /// Where this process begins to give them out, so that two of them do not probe in step.
     offset: f64,
-}
-
-/// Who is followed.
-#[derive(Default)]
-struct Posts {
-    by_question: HashMap<Question, Post>,
-    by_member: HashMap<(Arc<str>, MemberId), Question>,
-    /// When a probe of a member was last hastened.
-    hastened: HashMap<(Arc<str>, MemberId), Duration>,
-}
-
-/// What is asked of whom: one task each. How often is not part of it: the shortest interval holds for all. The timeout is:
-/// an answer that takes two seconds passes for one who waits three, and fails for one who waits one.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct Question {
-    definition: u64,
-    peer: SocketAddr,
-    /// It goes into the request.
-    host: String,
-    timeout: Duration,
-}
-
-/// One task, from outside.
-struct Post {
-    targets: watch::Sender<Vec<Target>>,
-    now: Arc<Notify>,
-    notes: Arc<Notes>,
-    task: AbortHandle,
 }
 
 impl Prober {
@@ -334,116 +185,5 @@ impl Prober {
 impl Drop for Prober {
     fn drop(&mut self) {
         self.stop();
-    }
-}
-
-/// Who asks the same. Pools take turns: the first member of each comes before the second of any, so that in a first round
-/// that takes its time no pool is without a verdict until all others have theirs.
-fn by_question(targets: Vec<Target>) -> Vec<(Question, Vec<Target>)> {
-    let mut met: HashMap<Arc<str>, usize> = HashMap::new();
-    let mut rank = |target: &Target| {
-        let met = met.entry(target.pool.clone()).or_default();
-        *met += 1;
-        *met
-    };
-    let mut targets: Vec<_> = targets.into_iter().map(|target| (rank(&target), target)).collect();
-    targets.sort_by_key(|(rank, _)| *rank);
-    let mut places = HashMap::new();
-    let mut asked: Vec<(Question, Vec<Target>)> = Vec::new();
-    for (_, target) in targets {
-        let question = Question::of(&target);
-        let place = *places.entry(question.clone()).or_insert(asked.len());
-        match asked.get_mut(place) {
-            Some((_, others)) => others.push(target),
-            None => asked.push((question, vec![target])),
-        }
-    }
-    asked
-}
-
-impl Posts {
-    fn of(&self, member: &(Arc<str>, MemberId)) -> Option<&Post> {
-        self.by_question.get(self.by_member.get(member)?)
-    }
-
-    /// Takes out the post that asks one of these members the same question with another timeout.
-    fn retimed(&mut self, targets: &[Target]) -> Option<Post> {
-        let same = |target: &Target| {
-            let before = self.by_member.get(&target.key())?;
-            let now = Question::of(target);
-            let timed_alike = Question { timeout: now.timeout, ..before.clone() };
-            (timed_alike == now && self.by_question.contains_key(before)).then(|| before.clone())
-        };
-        let before = targets.iter().find_map(same)?;
-        self.by_question.remove(&before)
-    }
-}
-
-impl Question {
-    fn of(target: &Target) -> Question {
-        Question {
-            definition: target.definition,
-            peer: target.check.peer(),
-            host: target.check.host().to_owned(),
-            timeout: target.check.timeout(),
-        }
-    }
-}
-
-impl Target {
-    pub(super) fn key(&self) -> (Arc<str>, MemberId) {
-        (self.pool.clone(), self.member)
-    }
-
-    fn forget(&self) {
-        self.next_probe_at.store(0, Relaxed);
-    }
-}
-
-impl Post {
-    /// The same task for these targets from now on; one who has just come wants a probe.
-    fn serve(self, targets: Vec<Target>) -> Post {
-        let before = self.targets.send_replace(targets);
-        let targets = self.targets.borrow();
-        let is_same = |one: &Target, other: &Target| one.member == other.member && one.pool == other.pool;
-        let stays = |old: &&Target| targets.iter().any(|new| is_same(new, old));
-        before.iter().filter(|old| !stays(old)).for_each(Target::forget);
-        let is_known = |new: &Target| before.iter().any(|old| is_same(new, old) && new.fingerprint == old.fingerprint);
-        if !targets.iter().all(is_known) {
-            self.now.notify_one();
-        }
-        drop(targets);
-        self
-    }
-
-    fn interval_of(&self, (pool, member): &(Arc<str>, MemberId)) -> Option<Duration> {
-        let targets = self.targets.borrow();
-        targets.iter().find(|target| target.member == *member && target.pool == *pool).map(|target| target.interval)
-    }
-
-    fn listed(&self, question: &Question) -> Listed {
-        let time = |us: u64| (us > 0).then(|| Duration::from_micros(us));
-        let targets = self.targets.borrow();
-        let asked = targets.iter().map(|target| target.interval).min().unwrap_or_default();
-        Listed {
-            peer: question.peer,
-            // Before the first one has ended nothing is planned yet.
-            interval: time(self.notes.every.load(Relaxed)).unwrap_or(asked),
-            timeout: question.timeout,
-            in_doubt: self.notes.in_doubt.load(Relaxed),
-            idle: self.notes.idle.load(Relaxed),
-            started: time(self.notes.started.load(Relaxed)),
-            next: targets.first().and_then(|target| time(target.next_probe_at.load(Relaxed))),
-            late: self.notes.late.load(Relaxed),
-            members: targets
-                .iter()
-                .map(|target| (target.pool.clone(), target.label.clone(), target.interval))
-                .collect(),
-        }
-    }
-
-    fn leave(&self) {
-        self.task.abort();
-        self.targets.borrow().iter().for_each(Target::forget);
     }
 }

@@ -17,9 +17,10 @@ use tokio::time::Instant;
 use super::ceiling::Lane;
 use super::gate::{Claim, Gate};
 use super::schedule::{Ask, Last, Tempo, Timetable};
+use super::target::MemberOf;
 use super::{Counters, Idle, Kept, Target};
 use crate::clock;
-use crate::health::{Class, MemberId, Outcome, Pace, Reason, Sample};
+use crate::health::{Class, Outcome, Pace, Reason, Sample};
 
 /// First probes in flight at once: all members of a restarted proxy are due in the same instant (health.md §2).
 const FIRST_ROUND: usize = 256;
@@ -106,7 +107,7 @@ pub(super) struct Task {
 struct Round {
     last: Last,
     /// Those who doubt their verdict.
-    doubting: Vec<(Arc<str>, MemberId)>,
+    doubting: Vec<MemberOf>,
 }
 
 /// Why it is time for a probe.
@@ -223,7 +224,7 @@ impl Task {
 
     /// Tells everyone, also those after one who panics. Who is told may be others than when the probe began: a reload
     /// brings its own. Answers with those who doubt; `None`: nobody knows the member any more.
-    fn report(&self, now: Duration, sample: &Sample) -> Result<Option<Vec<(Arc<str>, MemberId)>>, Panic> {
+    fn report(&self, now: Duration, sample: &Sample) -> Result<Option<Vec<MemberOf>>, Panic> {
         let targets = self.targets.borrow().clone();
         let tell = |target: &Target| {
             catch_unwind(AssertUnwindSafe(|| (target.report)(now, sample.clone()))).map_err(Panic::new)
@@ -302,7 +303,7 @@ impl Task {
 }
 
 /// What those who share a probe ask for together; without a `now`, as if all were in use.
-fn tempo(targets: &[Target], doubting: &[(Arc<str>, MemberId)], now: Option<Duration>) -> Option<Tempo> {
+fn tempo(targets: &[Target], doubting: &[MemberOf], now: Option<Duration>) -> Option<Tempo> {
     let is_idle = |idle: &Idle| now.is_some_and(|now| (idle.is_idle)(now));
     let ask = |target: &Target| Ask {
         interval: target.interval,
