@@ -3,7 +3,7 @@
 use std::hint::black_box;
 
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
-use pulsegate::route::{Host, Route, Table};
+use pulsegate::route::{Host, Rank, Route, Table};
 
 fn main_benches(criterion: &mut Criterion) {
     let hosts = Table::new(many_hosts());
@@ -56,7 +56,13 @@ fn many_paths() -> Vec<Route> {
 }
 
 fn route(host: Host, path: &str) -> Route {
-    Route { name: path.into(), host, path: path.into(), pool: "pool".into() }
+    Route {
+        name: path.into(),
+        host,
+        path: path.into(),
+        pools: vec![Rank { pool: "pool".into(), when: None }],
+        failback: None,
+    }
 }
 
 criterion_group!(benches, main_benches);

@@ -21,6 +21,7 @@ pub mod config;
 pub mod control;
 pub mod discovery;
 pub mod disk;
+pub mod failover;
 pub mod health;
 pub mod listener;
 pub mod pool;

@@ -1,4 +1,4 @@
-//! From host and path to the pool that serves them.
+//! From host and path to the pools that serve them.
 //!
 //! Pure. A host is exact or `*.suffix`; a path is a prefix on segment boundaries. The exact host is asked first, then
 //! the wildcards from the longest suffix to the shortest, then the routes for any host; each answers with its longest
@@ -14,6 +14,7 @@ use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// One route.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,8 +25,20 @@ pub struct Route {
     pub host: Host,
     /// A prefix beginning with `/`, on segment boundaries: `/api` matches `/api` and `/api/x`, not `/apis`.
     pub path: String,
+    /// Where it leads, the first that can serve being used; at least one.
+    pub pools: Vec<Rank>,
+    /// How long a better pool must have been able to serve before the route goes back to it; `None`: it does not, as long
+    /// as the present one can, or there is one alone.
+    pub failback: Option<Duration>,
+}
+
+/// One of the pools that a route leads to; its place in their row is its rank, 0 first.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rank {
     /// The pool's name.
     pub pool: Arc<str>,
+    /// The composite that says whether it can serve; `None`: the pool itself does.
+    pub when: Option<Arc<str>>,
 }
 
 /// Which hosts a route is for.
@@ -180,6 +193,10 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    fn rank(pool: &str) -> Rank {
+        Rank { pool: pool.into(), when: None }
+    }
+
     /// `shop.example.com/api/`, `*.example.com/`, `/`: the pool is called as what was written.
     fn route(written: &str) -> Route {
         let (host, path) = written.split_at(written.find('/').unwrap());
@@ -188,7 +205,7 @@ mod tests {
             None if host.is_empty() => Host::Any,
             None => Host::Exact(host.into()),
         };
-        Route { name: written.into(), host, path: path.into(), pool: written.into() }
+        Route { name: written.into(), host, path: path.into(), pools: vec![rank(written)], failback: None }
     }
 
     fn table(written: &[&str]) -> Table {
@@ -196,7 +213,7 @@ mod tests {
     }
 
     fn found<'a>(table: &'a Table, host: &str, path: &str) -> &'a str {
-        table.find(host, path).map_or("404", |route| &route.pool)
+        table.find(host, path).map_or("404", |route| &route.pools[0].pool)
     }
 
     #[test]
@@ -283,7 +300,7 @@ mod tests {
     #[test]
     fn of_equal_routes_the_first_wins() {
         let mut routes = vec![route("a/x"), route("a/x"), route("a/")];
-        routes[1].pool = "second".into();
+        routes[1].pools = vec![rank("second")];
         let table = Table::new(routes);
         assert_eq!(found(&table, "a", "/x"), "a/x");
         assert_eq!(table.routes().len(), 3);
@@ -322,7 +339,7 @@ mod tests {
         let kind =
             |host: String| prop_oneof![Just(Host::Any), Just(Host::Exact(host.clone())), Just(Host::Wildcard(host))];
         let host = host().prop_filter("not in normal form", move |host| !ends_in_dot(host)).prop_flat_map(kind);
-        (host, path()).prop_map(|(host, path)| Route { name: "".into(), host, path, pool: "".into() })
+        (host, path()).prop_map(|(host, path)| Route { name: "".into(), host, path, pools: vec![], failback: None })
     }
 
     proptest! {

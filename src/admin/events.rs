@@ -52,7 +52,9 @@ pub struct EventView {
     /// How loud it is.
     #[schema(schema_with = words::level)]
     level: &'static str,
-    /// Whose pool.
+    /// Whose route.
+    route: Option<String>,
+    /// Whose pool; of a route's failover the one that serves now.
     pool: Option<String>,
     /// The member as its pool shows it.
     member: Option<String>,
@@ -199,6 +201,7 @@ impl From<&Event> for EventView {
             time: event.rfc3339(),
             kind: event.kind.as_str(),
             level: event.level.as_str(),
+            route: event.route.clone(),
             pool: event.pool.clone(),
             member: event.member.clone(),
             count: event.count,
@@ -260,8 +263,8 @@ mod tests {
         };
         let json = serde_json::to_value(EventView::from(&event)).expect("json");
         let expected = serde_json::json!({
-            "id": 7, "time": json["time"], "kind": "pool", "level": "warn", "pool": "web", "member": null, "count": null,
-            "from": null, "to": null, "reason": null, "detail": null, "standing": null, "window": null,
+            "id": 7, "time": json["time"], "kind": "pool", "level": "warn", "route": null, "pool": "web", "member": null,
+            "count": null, "from": null, "to": null, "reason": null, "detail": null, "standing": null, "window": null,
             "latency_ms": null, "in_rotation": 3, "total": null, "mode": "normal", "observed": false,
             "message": "it happened",
         });

@@ -19,6 +19,7 @@ mod probes;
 mod problem;
 mod query;
 mod reload;
+mod routes;
 mod seats;
 mod status;
 mod stream;
@@ -88,6 +89,7 @@ fn reading() -> Vec<Endpoint> {
         ("/api/v1/pools", get(pools::pools)),
         ("/api/v1/pools/{pool}", get(pools::pool)),
         ("/api/v1/probes", get(probes::probes)),
+        ("/api/v1/routes", get(routes::routes)),
         ("/api/v1/events", get(events::events)),
         ("/api/v1/events/stream", get(stream::stream)),
         ("/api/v1/config", get(config::config)),

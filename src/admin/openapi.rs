@@ -14,7 +14,7 @@ use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityRequirement, Secur
 use utoipa::openapi::{self, Content, Ref, RefOr};
 use utoipa::{Modify, OpenApi};
 
-use super::{config, events, metrics, pools, probes, problem, reload, status, stream, words};
+use super::{config, events, metrics, pools, probes, problem, reload, routes, status, stream, words};
 
 /// The document of the API.
 #[derive(OpenApi)]
@@ -28,6 +28,7 @@ use super::{config, events, metrics, pools, probes, problem, reload, status, str
         pools::pool,
         pools::act,
         probes::probes,
+        routes::routes,
         events::events,
         stream::stream,
         config::config,

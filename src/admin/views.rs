@@ -351,6 +351,6 @@ pub fn time_of(moment: Duration) -> String {
     humantime::format_rfc3339_millis(clock::wall_at(moment)).to_string()
 }
 
-fn millis(duration: Duration) -> f64 {
+pub fn millis(duration: Duration) -> f64 {
     duration.as_micros() as f64 / 1000.0
 }

@@ -2,6 +2,7 @@
 
 use utoipa::openapi::schema::{ObjectBuilder, SchemaType, Type};
 
+use crate::health::failover::Ability;
 use crate::health::{Admin, Mode, Standing, Verdict};
 use crate::telemetry::Kind;
 
@@ -53,6 +54,11 @@ pub fn verdict() -> ObjectBuilder {
 /// What an operator wants of a member.
 pub fn admin() -> ObjectBuilder {
     one_of([Admin::Enabled, Admin::Draining, Admin::Disabled].map(Admin::as_str))
+}
+
+/// Whether a pool of a route can serve.
+pub fn ability() -> ObjectBuilder {
+    one_of([Ability::Able, Ability::Unknown, Ability::Unable].map(Ability::as_str))
 }
 
 /// What a probe taught.

@@ -25,7 +25,7 @@ const LONG_ENOUGH: usize = 16;
 
 /// Notes advice on `config`, which is what `file` means.
 pub(super) fn advise(config: &Config, file: &File, at: At<'_>, problems: &mut Problems) {
-    let routed: BTreeSet<&str> = config.routes.iter().map(|route| &*route.pool).collect();
+    let routed: BTreeSet<&str> = config.routes.iter().flat_map(|route| &route.pools).map(|rank| &*rank.pool).collect();
     for (name, pool) in &config.pools {
         let at = at.key("pools").key(name);
         let Some(keys) = file.pools.as_ref().and_then(|pools| pools.get(name)) else { continue };
@@ -45,6 +45,7 @@ pub(super) fn advise(config: &Config, file: &File, at: At<'_>, problems: &mut Pr
     }
     ceiling(config, at, problems);
     routes(config, at, problems);
+    failover(config, at, problems);
     access_log(config, at, problems);
     admin(config, at, problems);
 }
@@ -294,6 +295,45 @@ fn routes(config: &Config, at: At<'_>, problems: &mut Problems) {
         } else if route.path.len() > longest {
             problems.warn(at, format!("this never matches: no listener takes more than {longest} bytes of target"));
         }
+    }
+}
+
+/// Keys of a route with several pools that have no effect, and pools that are never used.
+fn failover(config: &Config, at: At<'_>, problems: &mut Problems) {
+    for (index, route) in config.routes.iter().enumerate() {
+        let at = at.key("routes").item(index);
+        let (pools, alone) = (at.key("pools"), route.pools.len() < 2);
+        for key in ["failback_delay", "no_failback"] {
+            if alone && at.key(key).exists() {
+                problems
+                    .warn(at.key(key), format!("`{key}` has no effect with one pool; write `pools: [web, web-us]`"));
+            }
+        }
+        if !alone && route.failback.is_none() && at.key("failback_delay").exists() {
+            let message = "`failback_delay` has no effect with `no_failback: true`; remove one of them";
+            problems.warn(at.key("failback_delay"), message);
+        }
+        for (place, rank) in route.pools.iter().enumerate() {
+            let before = &route.pools[..place];
+            let hidden =
+                before.iter().any(|other| other.pool == rank.pool && (other.when.is_none() || other.when == rank.when));
+            if hidden {
+                let message =
+                    format!("pool \"{}\" stands before this one already, so this place is never used", rank.pool);
+                problems.warn(pools.item(place), message);
+            }
+        }
+        let Some((last, when)) = route.pools.last().and_then(|last| Some((last, last.when.as_ref()?))) else {
+            continue;
+        };
+        let message = match route.pools.first().filter(|_| !alone) {
+            None => "`when` has no effect with one pool: it serves in any case".to_owned(),
+            Some(first) => format!(
+                "`when` on the last pool: while \"{when}\" is not healthy either, \"{}\" comes before \"{}\" again; without it \"{}\" serves as long as one of its members is healthy",
+                first.pool, last.pool, last.pool
+            ),
+        };
+        problems.warn(pools.item(route.pools.len() - 1).key("when"), message);
     }
 }
 

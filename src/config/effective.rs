@@ -16,7 +16,7 @@ use super::reading::spell_bytes;
 use super::spelling::{spell_duration, spell_range};
 use crate::balance::Policy;
 use crate::health::{Admin, Aggregate, Initial, Judge, OnAllUnhealthy, Rules};
-use crate::route::{Host, Route};
+use crate::route::{Host, Rank, Route};
 
 /// Stands where a secret is.
 const MASK: &str = "********";
@@ -432,7 +432,25 @@ fn route(route: &Route) -> Value {
         Host::Exact(host) => Some(json!(host)),
         Host::Wildcard(suffix) => Some(json!(format!("*.{suffix}"))),
     };
-    object([("host", host), ("path", Some(json!(escape(&route.path)))), ("pool", Some(json!(&*route.pool)))])
+    let several = route.pools.len() > 1 || route.pools.iter().any(|rank| rank.when.is_some());
+    let failback = match route.failback {
+        Some(delay) => ("failback_delay", Some(span(delay))),
+        None => ("no_failback", Some(json!(true))),
+    };
+    object([
+        ("host", host),
+        ("path", Some(json!(escape(&route.path)))),
+        ("pool", route.pools.first().filter(|_| !several).map(|rank| json!(&*rank.pool))),
+        ("pools", several.then(|| route.pools.iter().map(rank).collect())),
+        if route.pools.len() > 1 { failback } else { ("failback_delay", None) },
+    ])
+}
+
+fn rank(rank: &Rank) -> Value {
+    match &rank.when {
+        None => json!(&*rank.pool),
+        Some(when) => json!({ "pool": &*rank.pool, "when": &**when }),
+    }
 }
 
 fn on_all_unhealthy_word(word: OnAllUnhealthy) -> &'static str {

@@ -15,7 +15,7 @@ use super::address::{Address, NameServer};
 use super::domain::{Alpn, HashKey, ProbeMethod};
 use super::preset::Preset;
 use super::spelling::{Bytes, Share, Spelled, Statuses, Text, Written};
-use super::words::{BalanceWord, Headers, Kind, Off, Or, ProbeWord, Scheme, TlsWord};
+use super::words::{BalanceWord, Headers, Kind, Off, Or, PoolWord, ProbeWord, Scheme, TlsWord};
 use crate::health::{Admin, Initial, OnAllUnhealthy};
 use crate::route::Host;
 
@@ -285,4 +285,14 @@ pub(super) struct RouteKeys {
     pub(super) host: Written<Host>,
     pub(super) path: Written<Text>,
     pub(super) pool: Written<Text>,
+    pub(super) pools: Option<Vec<Or<PoolWord, RankKeys>>>,
+    pub(super) failback_delay: Written<Duration>,
+    pub(super) no_failback: Written<bool>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, expecting = "a pool's name, or a mapping such as `{ pool: web, when: region }`")]
+pub(super) struct RankKeys {
+    pub(super) pool: Written<Text>,
+    pub(super) when: Written<Text>,
 }

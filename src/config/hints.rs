@@ -36,7 +36,7 @@ const LATER: &[(&str, &[&str])] = &[
     ("pools.*.probe", &["bind"]),
     ("pools.*.balance", &["peak_ewma"]),
     ("pools.*.upstream", &["http2"]),
-    ("routes[]", &["pools", "strip_prefix", "failback_delay", "no_failback"]),
+    ("routes[]", &["strip_prefix"]),
 ];
 
 /// Keys that are often written one level too high or too low: where, which, and where they belong.
@@ -83,6 +83,8 @@ const ELSEWHERE: &[(&str, &[&str], &str)] = &[
     ("pools.*.probe", &["size", "required"], "under `window`"),
     ("pools.*.probe", &["user_agent"], "as `headers: { User-Agent: … }`"),
     ("listeners[]", &["trusted_proxies", "access_log"], "at the top of the file"),
+    ("routes[]", &["when"], "beside the pool, as in `pools: [{ pool: web, when: region }, web-us]`"),
+    ("routes[].pools[]", &["failback_delay", "no_failback"], "in the route, beside `pools`"),
     ("access_log", &["status", "min_duration", "sample"], "under `filter`"),
     ("access_log.filter", &["path", "format"], "beside `filter`"),
 ];
@@ -244,6 +246,15 @@ const SYNONYMS: &[(&str, &[&str], &str)] = &[
         &["threshold", "unhealthy_threshold", "healthy_threshold", "failure_threshold", "rise", "fall", "retries"],
         JUDGE,
     ),
+    ("routes[]", &["fallback", "backup", "backups", "failover", "failover_pool", "secondary"], IN_ORDER),
+    (
+        "routes[]",
+        &["failback", "failback_after", "failback_wait", "fallback_delay", "recovery_delay", "restore_delay"],
+        "`failback_delay: 60s`",
+    ),
+    ("routes[]", &["nofailback", "sticky_failover", "manual_failback"], "`no_failback: true`"),
+    ("routes[].pools[]", &["name", "backend", "upstream", "target", "service", "cluster"], "`pool`"),
+    ("routes[].pools[]", &["if", "condition", "composite", "health", "health_check"], "`when: COMPOSITE`"),
     ("routes[]", &["prefix", "path_prefix", "location", "uri", "match"], "`path`"),
     ("routes[]", &["backend", "upstream", "target", "service", "cluster"], "`pool`"),
     ("routes[]", &["hosts", "domain", "server_name", "hostname"], "`host`, one a route"),
@@ -265,6 +276,11 @@ const NEEDLESS: &[(&str, &[&str], &str)] = &[
         "",
         &["error_log", "errorlog", "log_level", "loglevel", "log_file", "logfile"],
         "the program's own log is on standard error, by `--log` or `PULSEGATE_LOG`; requests go to `access_log`",
+    ),
+    (
+        "routes[].pools[]",
+        &["weight", "priority", "tier", "rank", "backup"],
+        "the order of `pools` is the order of preference; remove it",
     ),
     ("access_log", &["ignore_empty", "dontlognull"], "a connection that sends nothing has no line; remove it"),
     ("access_log", &["buffer", "buffering_size", "flush"], "lines never hold a request up; remove it"),
@@ -290,6 +306,7 @@ const EACH_CONNECTIONS: &str =
     "`max_connections` for all members together, or `each_member: { max_connections: … }` for each";
 const EACH_REQUESTS: &str = "`max_in_flight` for all members together, or `each_member: { max_in_flight: … }` for each";
 const QUEUE: &str = "`queue: { size: 100, timeout: 5s }`";
+const IN_ORDER: &str = "`pools: [web, web-us]`, in the order of preference";
 const JUDGE: &str = "`window: { size: 5, required: 3 }`, or `consecutive: { failures: 3, passes: 1 }`";
 const JUDGE_IN_PROBE: &str = "`window: { size: 5, required: 3 }` under `probe`, or `consecutive`";
 

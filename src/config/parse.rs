@@ -17,7 +17,7 @@ use super::pool::pool;
 use super::problem::Problems;
 use super::reading::{DAY, Reading, TICK};
 use super::resolver::resolver;
-use super::route::routes;
+use super::route::{Known, routes};
 use super::spelling::{Spelled, Text, Written, shown};
 use super::words::{Off, Or};
 
@@ -44,7 +44,7 @@ pub(super) fn config(file: &File, at: At<'_>, problems: &mut Problems) -> Config
     let access_log = access_log(file.access_log.as_ref(), &mut top);
     let trusted_proxies = trusted_proxies(file.trusted_proxies.as_deref(), &mut top);
     let pools = pools(file, resolver.grace, &mut top);
-    let routes = routes(file.routes.as_deref(), &pools, &mut top);
+    let routes = routes(file.routes.as_deref(), Known { pools: &pools, composites: &[], top: at }, &mut top);
     Config {
         listeners,
         admin,

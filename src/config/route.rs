@@ -1,25 +1,41 @@
-//! The routes.
+//! The routes, and where they lead.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::domain::Pool;
 use super::file::RouteKeys;
 use super::parse::filled;
 use super::places::At;
-use super::reading::Reading;
-use super::spelling::{Spelled, likely, shown};
-use crate::route::{Host, Route};
+use super::problem::Problems;
+use super::reading::{DAY, Reading};
+use super::spelling::{Spelled, Text, likely, shown};
+use super::words::{Or, PoolWord};
+use crate::route::{Host, Rank, Route};
+
+/// Until when a better pool has proved itself where nothing is written: long enough for a region that comes and goes.
+const FAILBACK_DELAY: Duration = Duration::from_secs(60);
+
+/// Far more than anybody falls back through; logs have a small number for each.
+const MOST_POOLS: usize = 100;
+
+/// What a route may name.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Known<'a> {
+    /// Pools, by name.
+    pub(super) pools: &'a BTreeMap<String, Arc<Pool>>,
+    /// Names of composites.
+    pub(super) composites: &'a [&'a str],
+    /// The top of the file.
+    pub(super) top: At<'a>,
+}
 
 /// The routes written at the top of the file that `top` stands on.
-pub(super) fn routes(
-    written: Option<&[RouteKeys]>,
-    pools: &BTreeMap<String, Arc<Pool>>,
-    top: &mut Reading<'_>,
-) -> Vec<Route> {
+pub(super) fn routes(written: Option<&[RouteKeys]>, known: Known<'_>, top: &mut Reading<'_>) -> Vec<Route> {
     let list = written.unwrap_or_default();
     if list.is_empty() && !top.at.key("routes").damaged() {
-        let pool = pools.keys().next().map_or("web", String::as_str);
+        let pool = known.pools.keys().next().map_or("web", String::as_str);
         top.missing(
             "routes",
             format!("no route, so every request would get 404; write `routes: [{{ pool: {pool} }}]`"),
@@ -35,14 +51,10 @@ pub(super) fn routes(
         let sound = !at.damaged() && path.is_some() == keys.path.is_some();
         let path = path.unwrap_or_else(|| "/".to_owned());
         let host = keys.host.as_ref().map_or(Host::Any, |Spelled(host)| host.clone());
-        let Some(pool) = filled(&keys.pool) else {
-            read.missing("pool", "a route needs a pool, such as `{ path: /, pool: web }`");
-            continue;
-        };
-        if !pools.contains_key(pool) && !refused(pool, top.at) {
-            top.problems.error(at.key("pool"), unknown_pool(pool, pools));
-        }
-        let route = Route { name: name(&host, &path).into(), host, path, pool: pool.into() };
+        let Some(pools) = ranks(keys, known, &mut read) else { continue };
+        // With one pool there is nowhere to go back to.
+        let failback = failback(keys, &mut read).filter(|_| pools.len() > 1);
+        let route = Route { name: name(&host, &path).into(), host, path, pools, failback };
         if sound && let Some(line) = first_lines.insert((route.host.clone(), route.path.clone()), at.mark().line) {
             let message = format!("{} has a route already, on line {line}", route.name);
             top.problems.error(at, message);
@@ -52,16 +64,83 @@ pub(super) fn routes(
     routes
 }
 
-/// The pool, or all of them, were written and taken out as wrong, or the lack of any was reported.
-fn refused(pool: &str, top: At<'_>) -> bool {
-    !top.key("pools").exists() || top.key("pools").lost(pool)
+/// Where a route leads; `None` where nothing is written that could be used.
+fn ranks(keys: &RouteKeys, known: Known<'_>, read: &mut Reading<'_>) -> Option<Vec<Rank>> {
+    let at = read.at.key("pools");
+    if at.exists() && keys.pool.is_some() {
+        read.problems.error_at(at.name(), "a route has `pool` or `pools`, not both; write all of them in `pools`");
+    }
+    let Some(list) = keys.pools.as_deref() else {
+        let Some(pool) = filled(&keys.pool) else {
+            if !read.at.may_have_lost("pools") {
+                read.missing("pool", "a route needs a pool, such as `{ path: /, pool: web }`");
+            }
+            return None;
+        };
+        known.check_pool(pool, read.at.key("pool"), read.problems);
+        return Some(vec![Rank { pool: pool.into(), when: None }]);
+    };
+    if list.is_empty() && !at.damaged() {
+        read.error("pools", "`pools` is empty; write them in the order of preference, such as `[web, web-us]`");
+    }
+    if list.len() > MOST_POOLS {
+        read.error("pools", format!("a route has at most {MOST_POOLS} pools"));
+    }
+    let mut ranks = Vec::with_capacity(list.len());
+    for (index, item) in list.iter().enumerate() {
+        let mut read = Reading::new(at.item(index), read.problems);
+        let (pool, when) = match item {
+            Or::Word(PoolWord(pool)) => (Some(pool.as_str()).filter(|pool| !pool.is_empty()), None),
+            Or::Keys(keys) => (filled(&keys.pool), keys.when.as_ref().map(|Spelled(Text(when))| when.as_str())),
+        };
+        if let Some(when) = when {
+            known.check_composite(when, read.at.key("when"), read.problems);
+        }
+        let Some(pool) = pool else {
+            read.missing("pool", "a pool is missing here; write its name, or `{ pool: web, when: region }`");
+            continue;
+        };
+        let at = if read.at.key("pool").exists() { read.at.key("pool") } else { read.at };
+        known.check_pool(pool, at, read.problems);
+        ranks.push(Rank { pool: pool.into(), when: when.map(Into::into) });
+    }
+    (!ranks.is_empty()).then_some(ranks)
 }
 
-fn unknown_pool(name: &str, pools: &BTreeMap<String, Arc<Pool>>) -> String {
-    let names: Vec<&str> = pools.keys().map(String::as_str).collect();
-    match likely(name, &names) {
-        Some(other) => format!("there is no pool \"{}\"; did you mean \"{other}\"?", shown(name)),
-        None => format!("there is no pool \"{}\"", shown(name)),
+fn failback(keys: &RouteKeys, read: &mut Reading<'_>) -> Option<Duration> {
+    let delay = read.span("failback_delay", &keys.failback_delay, Duration::ZERO..=DAY).unwrap_or(FAILBACK_DELAY);
+    let never = matches!(keys.no_failback, Some(Spelled(true)));
+    (!never).then_some(delay)
+}
+
+impl Known<'_> {
+    /// Says of a pool that it is not there, unless it, or all of them, were written and taken out as wrong.
+    fn check_pool(self, pool: &str, at: At<'_>, problems: &mut Problems) {
+        let refused = !self.top.key("pools").exists() || self.top.key("pools").lost(pool);
+        if !self.pools.contains_key(pool) && !refused {
+            let names: Vec<&str> = self.pools.keys().map(String::as_str).collect();
+            problems.error(at, unknown("pool", pool, &names));
+        }
+    }
+
+    /// The same of a composite.
+    fn check_composite(self, composite: &str, at: At<'_>, problems: &mut Problems) {
+        let all = self.top.key("composites");
+        if self.composites.contains(&composite) || all.lost(composite) || self.top.lost("composites") {
+            return;
+        }
+        let message = match self.pools.contains_key(composite) {
+            true => format!("\"{}\" is a pool; `when` takes a composite", shown(composite)),
+            false => unknown("composite", composite, self.composites),
+        };
+        problems.error(at, message);
+    }
+}
+
+fn unknown(what: &str, name: &str, names: &[&str]) -> String {
+    match likely(name, names) {
+        Some(other) => format!("there is no {what} \"{}\"; did you mean \"{other}\"?", shown(name)),
+        None => format!("there is no {what} \"{}\"", shown(name)),
     }
 }
 

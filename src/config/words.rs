@@ -33,6 +33,22 @@ impl Spelling for Off {
     }
 }
 
+/// One of the `pools` of a route, by its name alone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct PoolWord(pub(super) String);
+
+impl Spelling for PoolWord {
+    const EXPECTED: &'static str = "a pool's name, or a mapping such as `{ pool: web, when: region }`";
+
+    fn read(text: &str) -> Result<PoolWord, String> {
+        Ok(PoolWord(text.to_owned()))
+    }
+
+    fn read_unquoted(text: &str) -> Result<PoolWord, String> {
+        Text::read_unquoted(text).map(|Text(text)| PoolWord(text))
+    }
+}
+
 /// `probe: off`, `probe: tcp` and `probe: grpc`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ProbeWord {

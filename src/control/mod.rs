@@ -30,6 +30,7 @@ pub use update::{Few, keep_up};
 use crate::clock;
 use crate::config::{Config, Probe, Problem};
 use crate::discovery::Desk;
+use crate::failover::Switchboard;
 use crate::health::{Admin, MemberId, Mode};
 use crate::listener::Traffic;
 use crate::pool::{Audience, Member, Pool};
@@ -72,6 +73,8 @@ pub struct Parts {
     pub snapshot: Arc<ArcSwap<Snapshot>>,
     /// Whom transitions are told.
     pub audience: Arc<Audience>,
+    /// The routes with several pools; of the audience too.
+    pub switchboard: Arc<Switchboard>,
     /// Of the present generation.
     pub prepared: Prepared,
     /// Who asks for the members of the present generation.
@@ -93,6 +96,7 @@ pub struct Control {
     path: PathBuf,
     snapshot: Arc<ArcSwap<Snapshot>>,
     audience: Arc<Audience>,
+    switchboard: Arc<Switchboard>,
     following: Mutex<Following>,
     desk: Arc<Desk>,
     ending: watch::Sender<bool>,
@@ -120,13 +124,15 @@ pub struct Turn<'a>(#[expect(dead_code, reason = "held, not looked at")] tokio::
 impl Control {
     /// Starts probing what the present generation has.
     pub fn start(parts: Parts) -> io::Result<Control> {
-        let Parts { path, snapshot, audience, prepared, desk, ending, log, logging, traffic, reloads } = parts;
+        let Parts { path, snapshot, audience, switchboard, prepared, desk, ending, log, logging, traffic, reloads } =
+            parts;
         let prober = Arc::new(Prober::start(snapshot.load().config.max_concurrent_probes)?);
         prober.set_ceiling(snapshot.load().config.max_probes_per_second);
         let control = Control {
             path,
             snapshot,
             audience,
+            switchboard,
             following: Mutex::new(Following { prepared, errands: Vec::new() }),
             desk,
             ending,
@@ -157,6 +163,11 @@ impl Control {
     /// Transitions so far.
     pub fn events(&self) -> &Arc<EventLog> {
         &self.audience.events
+    }
+
+    /// The routes with several pools.
+    pub fn switchboard(&self) -> &Switchboard {
+        &self.switchboard
     }
 
     /// Whether the process is about to end.
@@ -310,6 +321,8 @@ impl Control {
         following.errands.drain(..).for_each(|errand| errand.abort());
         following.errands.extend(alarm(&snapshot));
         following.errands.extend(self.wakers(&snapshot));
+        self.switchboard.follow(clock::monotonic(), snapshot.switches());
+        following.errands.push(tokio::spawn(fail_back(self.switchboard.clone())).abort_handle());
     }
 
     /// One task for each pool that is probed more rarely while nobody uses it: it has the pool probed when somebody does.
@@ -381,6 +394,22 @@ fn alarm(snapshot: &Snapshot) -> Option<AbortHandle> {
         }
     };
     (!waiting.is_empty()).then(|| tokio::spawn(ring(waiting)).abort_handle())
+}
+
+/// Lets time pass for the routes with several pools, whenever it brings one back to a better pool.
+async fn fail_back(switchboard: Arc<Switchboard>) {
+    loop {
+        let rest = async {
+            match switchboard.next_deadline() {
+                Some(deadline) => tokio::time::sleep(deadline.saturating_sub(clock::monotonic())).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = switchboard.stirred() => {}
+            () = rest => switchboard.advance(clock::monotonic()),
+        }
+    }
 }
 
 impl std::fmt::Debug for Control {

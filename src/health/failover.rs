@@ -162,6 +162,11 @@ impl Switch {
         (0..self.present).filter_map(|rank| self.failback_at(rank)).chain(wait).min()
     }
 
+    /// Whether the pool of this rank can serve, by what was told last.
+    pub fn ability(&self, rank: usize) -> Ability {
+        self.ranks.get(rank).map_or(Ability::Unknown, |rank| rank.report.ability)
+    }
+
     /// When the route goes back to this rank, if everything stays as it is; `None` where it does not.
     pub fn failback_at(&self, rank: usize) -> Option<Duration> {
         let Failback::After(delay) = self.failback else { return None };

@@ -257,7 +257,8 @@ impl Pool {
         look(&board.health, &board.members)
     }
 
-    /// Makes what changed visible to requests first, and then to people.
+    /// Makes what changed visible to requests first, then to people and to whoever goes by it; only then are those woken who
+    /// wait, so that one whose route leads elsewhere by now sees that.
     fn publish(&self, board: &mut Board, now: Duration, changes: &[Change], rebuild: bool) {
         if changes.is_empty() && !rebuild {
             return;
@@ -267,6 +268,7 @@ impl Pool {
         if !changes.is_empty() {
             self.tell(board, now, changes);
         }
+        self.wake();
     }
 
     /// Makes what changed visible to requests.
@@ -276,6 +278,10 @@ impl Pool {
         let next = Roster::new(&board.health, &board.policy, board.rings.as_deref(), &board.members);
         next.count_candidates(Some(&self.roster.load()));
         self.roster.store(Arc::new(next));
+    }
+
+    /// Has those look again who wait, for a verdict or for room.
+    fn wake(&self) {
         self.changed.notify_waiters();
         self.hall.queue.wake();
     }

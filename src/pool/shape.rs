@@ -129,6 +129,7 @@ impl Pool {
         self.show(&mut board, now);
         self.audience.events.announce_moves(&self.name, &board.health, &moves);
         self.tell(&board, now, &changes);
+        self.wake();
     }
 
     /// A reload took the whole pool out: so are its members.

@@ -10,8 +10,9 @@ use pingora::protocols::http::authority::{RawTargetAuthority, is_http_family_sch
 
 use super::ctx::Ctx;
 use super::refusal::Refusal;
-use super::{authority, framing, nominations};
+use super::{authority, framing, key, nominations};
 use crate::config::Limits;
+use crate::snapshot::Way;
 
 /// A request id that a trusted proxy sent is kept up to this length.
 const REQUEST_ID_LENGTH: usize = 128;
@@ -30,14 +31,36 @@ pub fn admit(ctx: &mut Ctx, request: &RequestHeader, limits: Limits) -> Result<(
     within_limits(request, &ctx.raw, limits)?;
     // OPTIONS of everything is for who serves everything (RFC 9110 section 9.3.7).
     let path = if request.raw_path() == b"*" { "/" } else { request.uri.path() };
-    let place = snapshot.routes.find_place(host(request), path).ok_or(Refusal::NoRoute)?;
-    let route = snapshot.counts.get(place).ok_or(Refusal::Internal)?;
-    ctx.route = Some(route.clone());
-    let pool = snapshot.pools.get(route.pool()).ok_or(Refusal::Internal)?;
+    ctx.place = snapshot.routes.find_place(host(request), path).ok_or(Refusal::NoRoute)?;
+    let way = snapshot.ways.get(ctx.place).ok_or(Refusal::Internal)?;
+    enter(ctx, request, way, way.rank())
+}
+
+/// The request has waited and been sent nowhere: if another of its route's pools serves by now, it goes there. Says whether.
+///
+/// # Errors
+/// The refusal that ends it here.
+pub fn follow(ctx: &mut Ctx, request: &RequestHeader) -> Result<bool, Refusal> {
+    let snapshot = ctx.snapshot.clone().ok_or(Refusal::Internal)?;
+    let way = snapshot.ways.get(ctx.place).ok_or(Refusal::Internal)?;
+    let rank = way.rank();
+    if rank == ctx.rank || ctx.is_over() {
+        return Ok(false);
+    }
+    enter(ctx, request, way, rank).map(|()| true)
+}
+
+/// It goes to the pool of this rank.
+fn enter(ctx: &mut Ctx, request: &RequestHeader, way: &Way, rank: usize) -> Result<(), Refusal> {
+    let stop = way.stop(rank).ok_or(Refusal::Internal)?;
+    let pool = &stop.served;
+    ctx.rank = rank;
+    ctx.route = Some(stop.counts.clone());
     ctx.pool = Some(pool.clone());
     pool.live.budget().earn();
     pool.live.usage().mark();
     ctx.deadline = pool.config.deadline.map(|limit| ctx.connection.began() + limit);
+    ctx.hash_key = pool.config.hash_key.as_ref().and_then(|wanted| key::key(wanted, request, ctx.client));
     Ok(())
 }
 

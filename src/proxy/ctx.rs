@@ -47,8 +47,12 @@ pub struct Ctx {
     pub peer_is_trusted: bool,
     /// Its id, once admitted.
     pub request_id: String,
-    /// Its route, with the counts of that.
+    /// Its route, with the counts of that by its pool.
     pub route: Option<Arc<RouteCounts>>,
+    /// The place of that in its generation, once it has one.
+    pub place: usize,
+    /// Which of the route's pools serves it, 0 first.
+    pub rank: usize,
     /// The pool that serves it.
     pub pool: Option<Arc<Served>>,
     /// What it goes by, where that counts.
@@ -114,6 +118,8 @@ impl Ctx {
             peer_is_trusted: false,
             request_id: String::new(),
             route: None,
+            place: 0,
+            rank: 0,
             pool: None,
             hash_key: None,
             deadline: None,
@@ -208,11 +214,11 @@ impl Ctx {
         self.queued += picked.queued;
         self.lb = Some(Pick {
             mode: picture.mode,
-            reason: Some(pick::reason(lease, self.attempts.len())),
+            reason: Some(pick::reason(lease, self.attempts.len(), self.rank)),
             in_rotation: picture.in_rotation,
             total: picture.total,
             tier: picture.tier,
-            rank: 0,
+            rank: self.short_rank(),
             waited,
         });
         if let (Some(before), Some(pool)) = (self.attempts.last(), &self.pool) {
@@ -259,9 +265,14 @@ impl Ctx {
             in_rotation: picture.in_rotation,
             total: picture.total,
             tier: picture.tier,
-            rank: 0,
+            rank: self.short_rank(),
             waited,
         });
+    }
+
+    /// The configuration allows for no more than a byte.
+    fn short_rank(&self) -> u8 {
+        u8::try_from(self.rank).unwrap_or(u8::MAX)
     }
 
     /// The attempt has its connection.

@@ -2,6 +2,7 @@
 //!
 //! Hooks run inside their connection's task (`listener`), which is how a new context finds its connection.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,11 +22,11 @@ use super::headers::{self, Hop};
 use super::peer::{self, Connection, Purpose};
 use super::pick::{self, Picked, WhenFull, Wish};
 use super::refusal::{self, Refusal};
-use super::{Proxy, admit, dial, failure, key, max_forwards, upgrade};
+use super::{Proxy, admit, dial, failure, max_forwards, upgrade};
 use crate::clock;
 use crate::listener::{self, CONNECTION};
 use crate::pool::Member;
-use crate::snapshot::Served;
+use crate::snapshot::{Served, Way};
 
 /// Interim answers (1xx) passed on for one request; a member that sends more never comes to an end.
 const INTERIM_ANSWERS: u32 = 100;
@@ -105,22 +106,18 @@ impl ProxyHttp for Hooks {
             return Ok(true);
         }
         // The first pick is made here: Pingora keeps the client's connection over a refusal only this early.
-        if let Some(pool) = ctx.pool.clone() {
-            let wanted = pool.config.hash_key.as_ref();
-            ctx.hash_key = wanted.and_then(|wanted| key::key(wanted, session.req_header(), ctx.client));
-            ctx.picked = Some(pick(session, ctx, &pool).await?);
-        }
+        ctx.picked = Some(pick(session, ctx).await?);
         Ok(false)
     }
 
     async fn upstream_peer(&self, session: &mut Session, ctx: &mut Box<Ctx>) -> Result<Box<HttpPeer>> {
-        let Some(pool) = ctx.pool.clone() else { return Err(refuse(ctx, Refusal::Internal)) };
         ctx.asks_for_tunnel = upgrade::is_asked_for(session.req_header());
         let (picked, connection) = match (ctx.again.take(), ctx.picked.take()) {
             (Some(lease), _) => (Picked { lease, waited: Duration::ZERO, queued: Duration::ZERO }, Connection::Fresh),
             (None, Some(picked)) => (picked, Connection::Any),
-            (None, None) => (pick(session, ctx, &pool).await?, Connection::Any),
+            (None, None) => (pick(session, ctx).await?, Connection::Any),
         };
+        let Some(pool) = ctx.pool.clone() else { return Err(refuse(ctx, Refusal::Internal)) };
         let purpose = if ctx.asks_for_tunnel { Purpose::Tunnel(ctx.connection.clone()) } else { Purpose::Exchange };
         let Some(peer) = self.way_to(picked.lease.member(), &pool, ctx.remaining(), connection, purpose) else {
             return Err(refuse(ctx, Refusal::NoMember));
@@ -315,32 +312,94 @@ impl ProxyHttp for Hooks {
 }
 
 /// Picks a member for the next attempt, within the request's own time and as long as the client is there.
-async fn pick(session: &mut Session, ctx: &mut Ctx, pool: &Served) -> Result<Picked> {
+///
+/// One that waits and has been sent nowhere goes where its route leads meanwhile: a pool that cannot serve is not waited
+/// for while another one can (health.md §8). A retry stays in its pool.
+async fn pick(session: &mut Session, ctx: &mut Ctx) -> Result<Picked> {
     // Whatever was sent may be processed already: such a request is answered, and not kept waiting for room.
     let when_full = if ctx.was_sent() { WhenFull::GiveUp } else { WhenFull::Queue };
-    let picked = match pick::now(&pool.live, wish(ctx, when_full)) {
-        Some(picked) => picked,
-        None => {
-            let began = clock::monotonic();
-            ctx.waits_since = Some(began);
-            tokio::select! {
-                biased;
-                picked = pick::later(&pool.live, wish(ctx, when_full)) => picked,
-                () = left(session, &ctx.connection) => {
-                    ctx.hung_up(clock::monotonic().saturating_sub(began));
-                    return Err(Error::new_down(ErrorType::ConnectionClosed));
+    let mut before = Duration::ZERO;
+    loop {
+        let Some(pool) = ctx.pool.clone() else { return Err(refuse(ctx, Refusal::Internal)) };
+        let picked = match pick::now(&pool.live, wish(ctx, when_full)) {
+            Some(picked) => picked,
+            None => {
+                let waited = wait(session, ctx, &pool, when_full).await?;
+                if ctx.has_no_attempts() && admit::follow(ctx, session.req_header()).map_err(|r| refuse(ctx, r))? {
+                    // What was picked, if anything, is given back.
+                    before += waited.time();
+                    continue;
+                }
+                match waited {
+                    Waited::Picked(picked) => picked,
+                    Waited::Moved(waited) => {
+                        before += waited;
+                        continue;
+                    }
                 }
             }
+        };
+        ctx.waits_since = None;
+        return match picked {
+            Ok(picked) => Ok(Picked { waited: picked.waited + before, ..picked }),
+            Err(pick::Nobody { refusal, waited }) => {
+                ctx.nobody_picked(waited + before);
+                if refusal == Refusal::Overloaded && ctx.refusal.is_none() {
+                    pool.live.turn_away();
+                }
+                Err(refuse(ctx, refusal))
+            }
+        };
+    }
+}
+
+/// How a wait ended.
+enum Waited {
+    /// By what was waited for, or by its impossibility.
+    Picked(std::result::Result<Picked, pick::Nobody>),
+    /// The route leads elsewhere, after so long.
+    Moved(Duration),
+}
+
+impl Waited {
+    fn time(&self) -> Duration {
+        match self {
+            Waited::Picked(Ok(picked)) => picked.waited,
+            Waited::Picked(Err(nobody)) => nobody.waited,
+            Waited::Moved(waited) => *waited,
         }
-    };
-    ctx.waits_since = None;
-    picked.map_err(|pick::Nobody { refusal, waited }| {
-        ctx.nobody_picked(waited);
-        if refusal == Refusal::Overloaded && ctx.refusal.is_none() {
-            pool.live.turn_away();
+    }
+}
+
+async fn wait(session: &mut Session, ctx: &mut Ctx, pool: &Served, when_full: WhenFull) -> Result<Waited> {
+    let began = clock::monotonic();
+    ctx.waits_since.get_or_insert(began);
+    let waited = || clock::monotonic().saturating_sub(began);
+    let snapshot = ctx.snapshot.clone().filter(|_| ctx.has_no_attempts());
+    let way = snapshot.as_ref().and_then(|snapshot| snapshot.ways.get(ctx.place));
+    tokio::select! {
+        biased;
+        picked = pick::later(&pool.live, wish(ctx, when_full)) => Ok(Waited::Picked(picked)),
+        () = left(session, &ctx.connection) => {
+            ctx.hung_up(waited());
+            Err(Error::new_down(ErrorType::ConnectionClosed))
         }
-        refuse(ctx, refusal)
-    })
+        () = moved(way, ctx.rank) => Ok(Waited::Moved(waited())),
+    }
+}
+
+/// Resolves when the route leads to another of its pools than that of this rank.
+async fn moved(way: Option<&Way>, rank: usize) {
+    let Some(switch) = way.and_then(Way::switch) else { return std::future::pending().await };
+    loop {
+        let mut moved = pin!(switch.moved());
+        // From here on a move is not missed.
+        moved.as_mut().enable();
+        if switch.rank() != rank {
+            return;
+        }
+        moved.await;
+    }
 }
 
 fn wish(ctx: &Ctx, when_full: WhenFull) -> Wish<'_> {

@@ -96,13 +96,14 @@ pub async fn later(pool: &Pool, wish: Wish<'_>) -> Result<Picked, Nobody> {
     }
 }
 
-/// Why this member, for the log.
-pub fn reason(lease: &Lease, attempt: usize) -> PickReason {
+/// Why this member, for the log; `rank` says which of the route's pools serves.
+pub fn reason(lease: &Lease, attempt: usize, rank: usize) -> PickReason {
     match (lease.headline().mode, lease.standing()) {
         _ if attempt > 0 => PickReason::Retry,
         (Mode::Fallback, _) => PickReason::Fallback,
         (_, Standing::Kept) => PickReason::Kept,
         (Mode::Failover, _) => PickReason::Failover,
+        _ if rank > 0 => PickReason::Failover,
         _ if lease.choice() == Choice::ByKey => PickReason::Hash,
         _ => PickReason::Balanced,
     }

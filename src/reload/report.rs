@@ -243,8 +243,8 @@ fn label(key: &Key) -> String {
 }
 
 fn routes(old: &[Route], new: &[Route]) -> Changes {
-    let named = |routes: &[Route]| -> BTreeMap<String, String> {
-        routes.iter().map(|route| (route.name.to_string(), route.pool.to_string())).collect()
+    let named = |routes: &[Route]| -> BTreeMap<String, Route> {
+        routes.iter().map(|route| (route.name.to_string(), route.clone())).collect()
     };
     changes(&named(old), &named(new))
 }

@@ -18,6 +18,7 @@ use tokio::sync::watch;
 use crate::config::{Limits, Listener, Loaded};
 use crate::control::{self, Control, Floor, Parts, Prepared, Reloads, SetupError};
 use crate::discovery::Desk;
+use crate::failover::Switchboard;
 use crate::listener::{LastCall, Lobby, Traffic};
 use crate::pool::Audience;
 use crate::proxy::{self, Proxy};
@@ -104,7 +105,8 @@ async fn serve(
     let room = descriptors::room(descriptors);
     tell_of_room(&config.listeners, room, descriptors);
     // From here on nothing can be refused any more.
-    let audience: Arc<Audience> = Arc::default();
+    let switchboard: Arc<Switchboard> = Arc::default();
+    let audience = Arc::new(Audience { events: Arc::default(), onlookers: vec![switchboard.clone()] });
     let Prepared { found, outfits, .. } = &prepared;
     let first = Snapshot::next(None, clock::monotonic(), config.clone(), found, outfits, &audience);
     let snapshot = Arc::new(ArcSwap::from_pointee(first));
@@ -125,6 +127,7 @@ async fn serve(
         path,
         snapshot,
         audience,
+        switchboard,
         prepared,
         desk,
         ending,

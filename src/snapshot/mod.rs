@@ -4,6 +4,7 @@
 //! Whatever can fail is done before (`reload`), so that a configuration is taken whole or not at all.
 
 mod found;
+mod way;
 
 use std::any::Any;
 use std::borrow::Cow;
@@ -16,12 +17,13 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 
 pub use found::{Found, Located, Source};
+pub use way::{Stop, Way};
 
 use crate::config::{self, Config, authority};
+use crate::failover::Switch;
 use crate::health::{Key, Spec};
 use crate::pool::{Audience, Limits, Plan, Pool};
 use crate::route::{Route, Table};
-use crate::telemetry::metrics::RouteCounts;
 
 /// One generation.
 #[derive(Debug)]
@@ -34,8 +36,8 @@ pub struct Snapshot {
     pub config: Arc<Config>,
     /// Where requests go.
     pub routes: Table,
-    /// Of each route, in their order: older than this generation maybe.
-    pub counts: Vec<Arc<RouteCounts>>,
+    /// Where each of them leads, in their order.
+    pub ways: Vec<Way>,
     /// By name.
     pub pools: HashMap<String, Arc<Served>>,
 }
@@ -117,6 +119,11 @@ impl Served {
 }
 
 impl Snapshot {
+    /// Those of its routes that choose among several pools.
+    pub fn switches(&self) -> Vec<Arc<Switch>> {
+        self.ways.iter().filter_map(Way::switch).cloned().collect()
+    }
+
     /// Whether it was made of this configuration, and of files that held the same.
     pub fn is_of(&self, config: &Config, outfits: &HashMap<String, Outfit>) -> bool {
         let plain = Outfit::default();
@@ -159,26 +166,23 @@ impl Snapshot {
             (name.clone(), Arc::new(served))
         });
         let pools: HashMap<String, Arc<Served>> = pools.collect();
+        let served = |name: &str| pools.get(name).cloned();
+        // After the pools, whose states they go by.
+        let before = old.iter().flat_map(|old| old.config.routes.iter().zip(&old.ways));
+        let before: HashMap<&str, &Way> = before.map(|(route, way)| (&*route.name, way)).collect();
+        let way = |route: &Route| Way::new(before.get(&*route.name).copied(), now, route, served, audience);
+        let ways = config.routes.iter().map(way).collect();
         let gone = old.iter().flat_map(|old| &old.pools).filter(|(name, _)| !pools.contains_key(*name));
         gone.for_each(|(_, served)| served.live.remove());
         Snapshot {
             generation: old.map_or(1, |old| old.generation + 1),
             since: now,
             pools,
-            counts: counts(old, &config),
+            ways,
             routes: Table::new(config.routes.clone()),
             config,
         }
     }
-}
-
-/// The counts of each route: those it has, if there was one by that name to that pool.
-fn counts(old: Option<&Snapshot>, config: &Config) -> Vec<Arc<RouteCounts>> {
-    let before = old.iter().flat_map(|old| &old.counts).map(|counts| ((counts.route(), counts.pool()), counts));
-    let before: HashMap<_, _> = before.collect();
-    let kept = |route: &Route| before.get(&(&*route.name, &*route.pool)).map(|counts| Arc::clone(counts));
-    let new = |route: &Route| Arc::new(RouteCounts::new(route.name.clone(), route.pool.clone()));
-    config.routes.iter().map(|route| kept(route).unwrap_or_else(|| new(route))).collect()
 }
 
 /// One member per address; a name without one is a member all the same, and says so (case C66).

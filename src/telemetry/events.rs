@@ -66,6 +66,8 @@ pub struct Event {
     pub kind: Kind,
     /// How loud it is.
     pub level: Severity,
+    /// The route's name, where it is about one.
+    pub route: Option<String>,
     /// The pool's name.
     pub pool: Option<String>,
     /// The member as the pool shows it.
@@ -73,7 +75,7 @@ pub struct Event {
     /// How many further members it is about, where it names none: of many that change alike in one step, only the first
     /// have an event each.
     pub count: Option<usize>,
-    /// What it was: a verdict, admin state, standing, mode or tier, by kind; `added` of what was not there.
+    /// What it was: a verdict, admin state, standing, mode, tier or pool, by kind; `added` of what was not there.
     pub from: Option<String>,
     /// What it is now; `removed` of what is not there any more.
     pub to: Option<String>,
@@ -151,6 +153,7 @@ impl Event {
             time: clock::wall(),
             kind,
             level,
+            route: None,
             pool: None,
             member: None,
             count: None,
@@ -336,23 +339,24 @@ impl Severity {
 /// The one line. `tracing` fixes an event's level where it is written, hence three.
 fn log(event: &Event) {
     let Event { kind, reason, standing, latency_ms, mode, observed, message, .. } = event;
-    let (kind, pool, member) = (kind.as_str(), event.pool.as_deref(), event.member.as_deref());
+    let (kind, route, pool) = (kind.as_str(), event.route.as_deref(), event.pool.as_deref());
+    let member = event.member.as_deref();
     let (from, to) = (event.from.as_deref(), event.to.as_deref());
     let (detail, window) = (event.detail.as_deref(), event.window.as_deref());
     let number = |number: Option<usize>| number.map(|number| number as u64);
     let (count, in_rotation, total) = (number(event.count), number(event.in_rotation), number(event.total));
     match event.level {
         Severity::Info => tracing::info!(
-            target: super::HEALTH, kind, pool, member, count, from, to, reason, detail, standing, window, latency_ms,
-            in_rotation, total, mode, observed, "{message}"
+            target: super::HEALTH, kind, route, pool, member, count, from, to, reason, detail, standing, window,
+            latency_ms, in_rotation, total, mode, observed, "{message}"
         ),
         Severity::Warn => tracing::warn!(
-            target: super::HEALTH, kind, pool, member, count, from, to, reason, detail, standing, window, latency_ms,
-            in_rotation, total, mode, observed, "{message}"
+            target: super::HEALTH, kind, route, pool, member, count, from, to, reason, detail, standing, window,
+            latency_ms, in_rotation, total, mode, observed, "{message}"
         ),
         Severity::Error => tracing::error!(
-            target: super::HEALTH, kind, pool, member, count, from, to, reason, detail, standing, window, latency_ms,
-            in_rotation, total, mode, observed, "{message}"
+            target: super::HEALTH, kind, route, pool, member, count, from, to, reason, detail, standing, window,
+            latency_ms, in_rotation, total, mode, observed, "{message}"
         ),
     }
 }

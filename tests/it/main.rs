@@ -13,6 +13,7 @@ mod composite_rows;
 mod drain_cases;
 mod event_cases;
 mod event_stream_cases;
+mod failover_cases;
 mod forwarding_cases;
 mod framing_cases;
 mod front_door_rows;

@@ -20,6 +20,7 @@ pub const ROOMS: &[(&str, Layer)] = &[
     ("route", Heart),
     ("config", Meaning),
     ("pool", Live),
+    ("failover", Live),
     ("snapshot", Live),
     ("telemetry", Live),
     ("clock", Live),
@@ -47,6 +48,7 @@ const STRANGERS: &[(&str, &str, &str)] = &[
     ("proxy", "probe", "they meet in `pool`"),
     ("pool", "clock", "time is an argument"),
     ("snapshot", "clock", "time is an argument"),
+    ("failover", "clock", "time is an argument"),
 ];
 
 /// The lowest layer that may name a path, the longest match deciding. Every dependency of Cargo.toml is here.

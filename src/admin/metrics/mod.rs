@@ -9,6 +9,7 @@ mod facts;
 mod members;
 mod pools;
 mod process;
+mod routes;
 mod shelf;
 mod traffic;
 
@@ -82,6 +83,7 @@ fn page(control: &Control) -> String {
     traffic::requests(&mut page, &snapshot);
     traffic::attempts(&mut page, &pools);
     traffic::connections(&mut page);
+    routes::failovers(&mut page, &snapshot);
     pools::modes(&mut page, &pools);
     pools::room(&mut page, &pools);
     members::standings(&mut page, &pools);

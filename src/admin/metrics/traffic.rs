@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::count;
 use super::facts::{PoolFacts, all};
-use crate::snapshot::Snapshot;
+use crate::snapshot::{Snapshot, Way};
 use crate::telemetry::AttemptResult;
 use crate::telemetry::metrics::{self, Codes, Page, Series, listeners};
 
@@ -13,7 +13,7 @@ pub fn requests(page: &mut Page, snapshot: &Snapshot) {
     page.family(&metrics::REQUESTS, |series| {
         for listener in listeners() {
             add(series, [listener.name(), "", ""], &listener.unrouted);
-            for route in &snapshot.counts {
+            for route in snapshot.ways.iter().flat_map(Way::counts) {
                 if let Some(codes) = route.of(&listener) {
                     add(series, [listener.name(), route.route(), route.pool()], codes);
                 }

@@ -94,6 +94,18 @@ pub const CONNECTIONS_ACCEPTED: Metric =
 pub const CONNECTIONS_REFUSED: Metric =
     counter("pulsegate_connections_refused_total", &["listener"], "Connections closed at once, over a limit on them.");
 
+pub const ROUTE_RANK: Metric =
+    gauge("pulsegate_route_rank", &["route"], "Which of the route's pools serves, 0 first, where it has several.");
+
+pub const ROUTE_ABLE_POOLS: Metric =
+    gauge("pulsegate_route_able_pools", &["route"], "How many of the route's pools can serve, where it has several.");
+
+pub const ROUTE_FAILOVERS: Metric = counter(
+    "pulsegate_route_failovers_total",
+    &["route", "reason"],
+    "How often another pool of the route came to serve, by why, where it has several.",
+);
+
 pub const POOL_MODE: Metric =
     gauge("pulsegate_pool_mode", &["pool", "mode"], "1 for the mode that the pool is in, 0 for the others.");
 
@@ -324,6 +336,9 @@ pub const ALL: &[Metric] = &[
     CONNECTIONS,
     CONNECTIONS_ACCEPTED,
     CONNECTIONS_REFUSED,
+    ROUTE_RANK,
+    ROUTE_ABLE_POOLS,
+    ROUTE_FAILOVERS,
     POOL_MODE,
     POOL_IN_ROTATION,
     POOL_TIER_MEMBERS,

@@ -1,0 +1,62 @@
+//! One of a route's pools, and whether it can serve (health.md §8).
+
+use std::sync::Arc;
+
+use crate::health::failover::{Ability, Report};
+use crate::health::{Aggregate, Census, State};
+use crate::pool::{Pool, Roster};
+
+/// One member healthy is enough where nothing else is written.
+const ANYBODY: Aggregate = Aggregate { min_healthy_percent: 0, min_healthy: 1 };
+
+/// One of a route's pools.
+#[derive(Debug, Clone)]
+pub struct Standby {
+    /// The pool.
+    pub pool: Arc<Pool>,
+}
+
+impl Standby {
+    /// What its route goes by now.
+    pub(super) fn report(&self) -> Report {
+        let roster = self.pool.roster();
+        Report { ability: ability(self.state(&roster)), someone_healthy: roster.has_healthy() }
+    }
+
+    /// Whether it can serve now.
+    pub fn ability(&self) -> Ability {
+        self.report().ability
+    }
+
+    /// Why it is as able as it is, for people.
+    pub fn because(&self) -> String {
+        let roster = self.pool.roster();
+        let Census { enabled, healthy, unknown } = roster.census();
+        let members = if enabled == 1 { "member" } else { "members" };
+        let waits = if unknown > 0 { format!(", {unknown} unknown yet") } else { String::new() };
+        match roster.aggregate() {
+            _ if enabled == 0 => "no member is enabled".to_owned(),
+            Some(Aggregate { min_healthy_percent, min_healthy }) => format!(
+                "{healthy} of {enabled} {members} healthy{waits}; its aggregate wants {min_healthy_percent} % and {min_healthy}"
+            ),
+            None => format!("{healthy} of {enabled} {members} healthy{waits}"),
+        }
+    }
+
+    /// Whether it is the same place in the row of a generation as `other` in that of another.
+    pub(super) fn is(&self, other: &Standby) -> bool {
+        Arc::ptr_eq(&self.pool, &other.pool)
+    }
+
+    fn state(&self, roster: &Roster) -> State {
+        roster.aggregate().map_or_else(|| ANYBODY.state(roster.census()), |_| roster.state())
+    }
+}
+
+fn ability(state: State) -> Ability {
+    match state {
+        State::Healthy => Ability::Able,
+        State::Unhealthy => Ability::Unable,
+        State::Unknown => Ability::Unknown,
+    }
+}

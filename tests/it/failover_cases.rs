@@ -1,0 +1,326 @@
+//! Routes with several pools (health.md §8): the first that can serve is used, left at once, and gone back to late.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::harness::proxy::PROBE;
+use crate::harness::wait::now;
+use crate::harness::{Answer, Gate, Line, Load, Origin, Proxy, Scrape, When, eventually};
+
+/// How long a region has to prove itself in these cases.
+const DELAY: Duration = Duration::from_millis(1500);
+
+/// Pools `web` and `web-us` of these members, and the keys of the route to both.
+fn config(web: &[&Origin], web_us: &[&Origin], route: &str) -> String {
+    config_with(web, "", web_us, route)
+}
+
+/// The same with more keys of `web`.
+fn config_with(web: &[&Origin], more: &str, web_us: &[&Origin], route: &str) -> String {
+    let list = |origins: &[&Origin]| origins.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    format!(
+        "pools:\n  web:\n    members: [{}]\n    {PROBE}\n{more}  web-us:\n    members: [{}]\n    {PROBE}\nroutes: [{{ pools: [web, web-us], {route} }}]\n",
+        list(web),
+        list(web_us)
+    )
+}
+
+/// The first route as the API shows it.
+#[track_caller]
+fn route(proxy: &Proxy) -> Value {
+    let reply = proxy.admin_get("/api/v1/routes");
+    assert_eq!(reply.status, 200, "{}", reply.text());
+    reply.json()[0].clone()
+}
+
+#[track_caller]
+fn await_rank(proxy: &Proxy, rank: u64) {
+    eventually(&format!("rank {rank} serves"), || route(proxy)["rank"] == rank);
+}
+
+/// Waits until every member of both pools is judged healthy.
+#[track_caller]
+fn await_both_able(proxy: &Proxy) {
+    eventually("both pools can serve", || {
+        ["web", "web-us"].iter().all(|pool| {
+            proxy.pool(pool)["members"].as_array().is_some_and(|all| all.iter().all(|m| m["verdict"] == "healthy"))
+        })
+    });
+}
+
+/// The failovers told so far, as `from -> to reason`.
+fn told(proxy: &Proxy) -> Vec<String> {
+    let told = |line: &Line| format!("{} -> {} {}", line.text("from"), line.text("to"), line.text("reason"));
+    proxy.events(&[("kind", "failover"), ("route", "/")]).iter().map(told).collect()
+}
+
+/// Waits for as many failovers, and asserts that these were told, each once.
+#[track_caller]
+fn assert_told(proxy: &Proxy, expected: &[&str]) {
+    // Requests see a move before it is told.
+    eventually("all failovers are told", || told(proxy).len() >= expected.len());
+    assert_eq!(told(proxy), expected);
+}
+
+/// When a line was written, in milliseconds of the day; a case that runs over midnight is not worth a date.
+fn at(line: &Line) -> f64 {
+    let time = line.text("time").split_once('T').map_or("", |(_, time)| time).trim_end_matches('Z').to_owned();
+    let parts: Vec<f64> = time.split(':').map(|part| part.parse().expect("a time")).collect();
+    (parts[0] * 3600.0 + parts[1] * 60.0 + parts[2]) * 1000.0
+}
+
+fn ill(origin: &Origin) {
+    origin.when(When::probe(), Answer::status(503));
+}
+
+fn well(origin: &Origin) {
+    origin.when(When::probe(), Answer::status(200));
+}
+
+#[test]
+fn a_pool_with_nobody_healthy_is_left_at_once_and_gone_back_to_after_the_delay() {
+    let (a, b) = (Origin::start(), Origin::start());
+    let proxy = Proxy::start(&config(&[&a], &[&b], &format!("failback_delay: {}ms", DELAY.as_millis())));
+    await_both_able(&proxy);
+    proxy.get("/first");
+    let line = proxy.access("/first");
+    assert_eq!((&line.json["lb"]["rank"], line.text("pool")), (&Value::from(0), "web"));
+    assert_eq!(line.json["lb"]["reason"], "balanced");
+
+    let load = Load::start(proxy.address(), 4, "/steady");
+    load.fence();
+    let mark = proxy.mark();
+    ill(&a);
+    let left =
+        proxy.await_event(mark, &[("kind", "failover"), ("from", "web"), ("to", "web-us"), ("reason", "unable")]);
+    assert!(left.text("message").contains("0 of 1 member healthy"), "{}", left.raw);
+    assert_eq!((left.text("level"), left.text("pool")), ("warn", "web-us"));
+    load.fence();
+    let before = a.traffic_count();
+    load.fence();
+    assert_eq!(a.traffic_count(), before, "it was left at once");
+    proxy.get("/second");
+    let line = proxy.access("/second");
+    assert_eq!((&line.json["lb"]["rank"], line.text("pool")), (&Value::from(1), "web-us"));
+    assert_eq!(line.json["lb"]["reason"], "failover");
+    let shown = route(&proxy);
+    assert_eq!((&shown["rank"], &shown["pool"]), (&Value::from(1), &Value::from("web-us")));
+    assert_eq!((&shown["pools"][0]["ability"], &shown["pools"][1]["ability"]), (&"unable".into(), &"able".into()));
+    let page = Scrape::of(&proxy);
+    assert_eq!(page.value("route_rank{route=\"/\"}"), 1.0);
+    assert_eq!(page.value("route_able_pools{route=\"/\"}"), 1.0);
+    assert_eq!(page.value("route_failovers_total{route=\"/\",reason=\"unable\"}"), 1.0);
+
+    let mark = proxy.mark();
+    well(&a);
+    let able = proxy.await_event(mark, &[("kind", "member"), ("pool", "web"), ("to", "healthy")]);
+    eventually("it is announced", || route(&proxy)["pools"][0]["failback_at"].is_string());
+    let back =
+        proxy.await_event(mark, &[("kind", "failover"), ("from", "web-us"), ("to", "web"), ("reason", "failback")]);
+    // The log's clock has milliseconds.
+    assert!(at(&back) - at(&able) >= DELAY.as_secs_f64() * 1000.0 - 2.0, "too soon: {} {}", able.raw, back.raw);
+    load.fence();
+    let before = b.traffic_count();
+    load.fence();
+    assert_eq!(b.traffic_count(), before, "it was gone back to");
+    load.finish().assert_all_ok();
+    assert_told(&proxy, &["web -> web-us unable", "web-us -> web failback"]);
+    assert_eq!(Scrape::of(&proxy).value("route_rank{route=\"/\"}"), 0.0);
+}
+
+#[test]
+fn a_break_begins_the_delay_anew() {
+    let (a, b) = (Origin::start(), Origin::start());
+    let proxy = Proxy::start(&config(&[&a], &[&b], &format!("failback_delay: {}ms", DELAY.as_millis())));
+    await_both_able(&proxy);
+    ill(&a);
+    await_rank(&proxy, 1);
+    let began = now();
+    while now() - began < 2 * DELAY {
+        let mark = proxy.mark();
+        well(&a);
+        proxy.await_event(mark, &[("kind", "member"), ("pool", "web"), ("to", "healthy")]);
+        ill(&a);
+        proxy.await_event(mark, &[("kind", "member"), ("pool", "web"), ("to", "unhealthy")]);
+    }
+    assert_told(&proxy, &["web -> web-us unable"]);
+}
+
+#[test]
+fn a_written_aggregate_decides_before_the_last_member_is_gone() {
+    let origins: Vec<Origin> = (0..5).map(|_| Origin::start()).collect();
+    let web: Vec<&Origin> = origins[..4].iter().collect();
+    let aggregate = "    aggregate: { min_healthy_percent: 60 }\n";
+    let proxy = Proxy::start(&config_with(&web, aggregate, &[&origins[4]], "failback_delay: 0s"));
+    await_both_able(&proxy);
+    let load = Load::start(proxy.address(), 4, "/steady");
+    ill(web[0]);
+    proxy.await_standing(web[0], "ejected");
+    assert_eq!(route(&proxy)["rank"], 0, "three of four are 75 %");
+    ill(web[1]);
+    await_rank(&proxy, 1);
+    let because = route(&proxy)["pools"][0]["because"].as_str().unwrap_or_default().to_owned();
+    assert_eq!(because, "2 of 4 members healthy; its aggregate wants 60 % and 1");
+    well(web[0]);
+    // A delay of nothing: as soon as it can.
+    await_rank(&proxy, 0);
+    load.finish().assert_all_ok();
+    assert_told(&proxy, &["web -> web-us unable", "web-us -> web failback"]);
+}
+
+#[test]
+fn without_failback_it_stays_until_that_pool_cannot() {
+    let (a, b) = (Origin::start(), Origin::start());
+    let proxy = Proxy::start(&config(&[&a], &[&b], "no_failback: true"));
+    await_both_able(&proxy);
+    ill(&a);
+    await_rank(&proxy, 1);
+    well(&a);
+    proxy.await_standing(&a, "healthy");
+    let shown = route(&proxy);
+    assert_eq!((&shown["rank"], &shown["pools"][0]["failback_at"]), (&Value::from(1), &Value::Null));
+    assert_eq!(shown["failback_delay_ms"], Value::Null);
+    b.await_probes(3);
+    assert_eq!(route(&proxy)["rank"], 1, "nothing brings it back");
+    ill(&b);
+    await_rank(&proxy, 0);
+    assert_told(&proxy, &["web -> web-us unable", "web-us -> web unable"]);
+}
+
+#[test]
+fn where_none_can_serve_the_first_serves_by_its_own_rules() {
+    let (a, b) = (Origin::start(), Origin::start());
+    let proxy = Proxy::start(&config(&[&a], &[&b], "failback_delay: 1h"));
+    await_both_able(&proxy);
+    ill(&a);
+    await_rank(&proxy, 1);
+    ill(&b);
+    await_rank(&proxy, 0);
+    // Its fallback: everyone serves, and this one answers well.
+    proxy.get("/none");
+    let line = proxy.access("/none");
+    assert_eq!((&line.json["status"], line.text("pool")), (&Value::from(200), "web"));
+    assert_eq!((&line.json["lb"]["reason"], &line.json["lb"]["mode"]), (&"fallback".into(), &"fallback".into()));
+    // Whoever comes first serves, at once: nobody could.
+    well(&b);
+    await_rank(&proxy, 1);
+    assert_told(&proxy, &["web -> web-us unable", "web-us -> web none_able", "web -> web-us relief"]);
+}
+
+#[test]
+fn at_a_cold_start_a_dead_first_pool_costs_nobody_an_error() {
+    let (a, b) = (Origin::stopped(), Origin::start());
+    let gate = Gate::new();
+    b.when(When::probe(), Answer::status(200).held_by(&gate));
+    let proxy = Proxy::start(&config(&[&a], &[&b], "failback_delay: 1h"));
+    let mut waits = proxy.connect();
+    waits.send("GET /early HTTP/1.1\r\nHost: a\r\n\r\n");
+    gate.open();
+    assert_eq!(waits.reply().status, 200);
+    let line = proxy.access("/early");
+    assert_eq!((line.text("pool"), &line.json["lb"]["rank"], line.attempts().len()), ("web-us", &Value::from(1), 1));
+    assert_told(&proxy, &["web -> web-us start"]);
+}
+
+/// A pool of which nothing is known yet is waited for, and not for ever; who waits there goes where the route leads.
+#[test]
+fn a_request_that_waits_follows_its_route() {
+    let (a, b, gate) = (Origin::start(), Origin::start(), Gate::new());
+    a.when(When::probe(), Answer::status(200).held_by(&gate));
+    // Both pools would have it wait for an hour; the second is known at once.
+    let text = config(&[&a], &[&b], "failback_delay: 1h").replace("    probe:", "    initial_wait: 1s\n    probe:");
+    let proxy = Proxy::start(&text);
+    let mut waits = proxy.connect();
+    waits.send("GET /early HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert_eq!(waits.reply().status, 200);
+    let line = proxy.access("/early");
+    assert_eq!((line.text("pool"), &line.json["lb"]["reason"]), ("web-us", &"failover".into()));
+    assert_eq!((line.attempts().len(), a.traffic_count()), (1, 0));
+    assert!(line.json["lb"]["waited_ms"].as_f64().is_some_and(|waited| waited > 0.0), "{}", line.raw);
+    gate.open();
+    proxy.await_standing(&a, "healthy");
+    assert_eq!(route(&proxy)["rank"], 1, "it comes too late for the first election");
+}
+
+#[test]
+fn a_retry_stays_in_its_pool_and_the_next_request_goes_elsewhere() {
+    let (a, b, us) = (Origin::start(), Origin::start(), Origin::start());
+    let gate = Gate::new();
+    for origin in [&a, &b] {
+        origin.when(When::path("/held"), Answer::reset().held_by(&gate));
+    }
+    let proxy = Proxy::start(&config(&[&a, &b], &[&us], "failback_delay: 1h"));
+    await_both_able(&proxy);
+    let mut held = proxy.connect();
+    held.send("GET /held HTTP/1.1\r\nHost: a\r\n\r\n");
+    eventually("it is with a member", || gate.waiting() == 1);
+    ill(&a);
+    ill(&b);
+    await_rank(&proxy, 1);
+    proxy.get("/next");
+    assert_eq!(proxy.access("/next").text("pool"), "web-us");
+    gate.open();
+    held.reply();
+    let line = proxy.access("/held");
+    let tried = line.tried();
+    assert_eq!((line.text("pool"), tried.len(), us.traffic_count()), ("web", 2, 1), "{}", line.raw);
+}
+
+#[test]
+fn a_reload_keeps_where_a_route_is_and_leaves_a_pool_that_goes() {
+    let (a, b) = (Origin::start(), Origin::start());
+    let base = config(&[&a], &[&b], "failback_delay: 1h");
+    let proxy = Proxy::start(&base);
+    await_both_able(&proxy);
+    ill(&a);
+    await_rank(&proxy, 1);
+    let since = route(&proxy)["since"].clone();
+    well(&a);
+    proxy.await_standing(&a, "healthy");
+    let load = Load::start(proxy.address(), 4, "/steady");
+    for round in 0..5 {
+        let unrelated = format!("  other{round}: {{ members: [\"127.0.0.1:1\"], probe: off }}\n");
+        proxy.reload(&base.replace("routes:", &format!("{unrelated}routes:")));
+        let shown = route(&proxy);
+        assert_eq!((&shown["rank"], &shown["since"]), (&Value::from(1), &since), "an unrelated reload");
+    }
+    // Another order: the same pool serves, as the first one now.
+    proxy.reload(&base.replace("[web, web-us]", "[web-us, web]"));
+    let shown = route(&proxy);
+    assert_eq!((&shown["rank"], &shown["pool"], &shown["since"]), (&Value::from(0), &Value::from("web-us"), &since));
+    proxy.reload(&base);
+    assert_eq!(route(&proxy)["rank"], 1);
+    // Another delay counts from when the better one became able.
+    proxy.reload(&base.replace("failback_delay: 1h", "failback_delay: 0s"));
+    await_rank(&proxy, 0);
+    ill(&a);
+    await_rank(&proxy, 1);
+    // The pool that serves goes: the other one does, whatever its state.
+    well(&a);
+    proxy.await_standing(&a, "healthy");
+    proxy.reload(&base.replace("[web, web-us]", "[web]"));
+    load.fence();
+    let before = b.traffic_count();
+    load.fence();
+    assert_eq!(b.traffic_count(), before);
+    load.finish().assert_all_ok();
+    assert_eq!(Scrape::of(&proxy).find("route_rank{route=\"/\"}"), None, "one pool has no rank");
+}
+
+#[test]
+fn a_route_with_one_pool_is_as_it_was() {
+    let origin = Origin::start();
+    let proxy = Proxy::of(&[&origin], "");
+    proxy.await_all_healthy();
+    ill(&origin);
+    proxy.await_mode("fallback");
+    proxy.get("/one");
+    let line = proxy.access("/one");
+    assert_eq!((&line.json["lb"]["rank"], &line.json["lb"]["reason"]), (&Value::from(0), &"fallback".into()));
+    assert_told(&proxy, &[]);
+    let shown = route(&proxy);
+    assert_eq!((&shown["name"], &shown["pool"], &shown["rank"]), (&"/".into(), &"web".into(), &Value::from(0)));
+    assert_eq!((&shown["pools"][0]["ability"], &shown["failback_delay_ms"]), (&"unable".into(), &Value::Null));
+    assert_eq!(Scrape::of(&proxy).find("route_rank{route=\"/\"}"), None);
+}
