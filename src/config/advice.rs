@@ -12,6 +12,7 @@ use super::domain::{Capacity, Config, Member, Pool, Probe, ProbeKind};
 use super::file::{File, PoolKeys};
 use super::member::places;
 use super::places::At;
+use super::preset::Preset;
 use super::problem::Problems;
 use super::spelling::{Spelled, shown, spell_duration, spell_range};
 use crate::balance::Policy;
@@ -162,6 +163,10 @@ fn probed(pool: &Pool, probe: &Probe, keys: &PoolKeys, at: At<'_>, problems: &mu
         problems.warn(at, message);
     }
     let at = at.key("probe");
+    if probe.reuse && keys.preset == Some(Spelled(Preset::FrontDoor)) {
+        let message = "preset front_door takes its latency from the dial on, which `reuse` leaves out; remove `reuse`";
+        problems.warn(at.key("reuse"), message);
+    }
     if let ProbeKind::Http(http) = &probe.kind
         && let Some(range) = http.expect.status.iter().find(|(from, _)| *from < 200)
     {

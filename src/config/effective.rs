@@ -363,8 +363,8 @@ fn without_secrets(path: &str) -> String {
     format!("{path}?{}", query.split_inclusive(['&', ';']).map(shown).collect::<String>())
 }
 
-/// A name as whoever reads the query sees it; what is no `%XX` stays.
-fn percent_decoded(name: &str) -> String {
+/// A text as whoever reads it sees it (RFC 3986 section 2.1); what is no `%XX` stays.
+pub fn percent_decoded(name: &str) -> String {
     let mut bytes = Vec::with_capacity(name.len());
     let mut rest = name.as_bytes();
     while let [first, others @ ..] = rest {

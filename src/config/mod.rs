@@ -47,6 +47,7 @@ pub use access_log::{AccessLog, AttemptField, Field, LbField, LogFilter, LogForm
 pub use address::authority;
 pub use cost::{Cost, PLANNED, PoolCost, stretch};
 pub use domain::*;
+pub use effective::percent_decoded;
 pub use problem::{Problem, Severity};
 pub use regular::{O_NONBLOCK, open_regular};
 pub use roll::{load_roll, read_roll};

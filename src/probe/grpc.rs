@@ -22,7 +22,7 @@ use super::check::Trail;
 use super::fault::{Failure, Trouble};
 use super::http::{AGENT, fields, short, show};
 use super::way::{Request, Version, Way};
-use crate::config::GrpcProbe;
+use crate::config::{GrpcProbe, percent_decoded};
 use crate::health::Reason;
 use crate::tls::Files;
 
@@ -252,18 +252,4 @@ fn framed(message: &impl Message) -> Bytes {
 /// As gRPC writes it: at most eight digits and a unit.
 fn timeout(left: Duration) -> String {
     format!("{}m", left.as_millis().clamp(1, MAX_TIMEOUT))
-}
-
-/// What `grpc-message` says; what is no `%XX` stays.
-fn percent_decoded(text: &str) -> String {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let [first, others @ ..] = rest {
-        let digits = others.first_chunk::<2>().filter(|_| *first == b'%').and_then(|d| std::str::from_utf8(d).ok());
-        match digits.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
-            Some(byte) => (bytes.push(byte), rest = &others[2..]),
-            None => (bytes.push(*first), rest = others),
-        };
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
 }

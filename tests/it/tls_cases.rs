@@ -194,6 +194,40 @@ fn our_certificate_is_shown_to_members_that_ask() {
 }
 
 #[test]
+fn a_probe_goes_its_own_way_on_another_port_whatever_the_traffic_does() {
+    let (ours, clients) = (Authority::named("Ours"), Authority::named("Clients"));
+    let paper = ours.paper(&["health.internal"]);
+    let (plain, secure) = (Origin::start(), TlsOrigin::start(paper.server_asking(&clients, &rustls::version::TLS13)));
+    let port = |address: &str| address.rsplit_once(':').map(|(_, port)| port.to_owned()).expect("host:port");
+    // Over TLS beside traffic that is plain, with names, fields, an authority and a certificate of its own.
+    let tls = format!("{{ ca: {}, {} }}", ours.ca(), clients.client("us"));
+    let keys = format!(
+        "probe: {{ method: HEAD, path: /ready, host: health.internal, headers: {{ X-Token: abc }}, scheme: https, port: {}, tls: {tls}, interval: 500ms }}",
+        port(&secure.address())
+    );
+    let proxy = Proxy::start(&config_of(&[plain.to_string()], &keys));
+    proxy.await_all_healthy();
+    assert_eq!((proxy.get("/").status, plain.probe_count()), (200, 0));
+    let shown = Greeting { client: true, ..greeting(Some("health.internal")) };
+    assert!(secure.greetings().iter().all(|seen| *seen == shown), "{:?}", secure.greetings());
+    let probe = &secure.origin.probes()[0];
+    assert_eq!((probe.method.as_str(), probe.target.as_str()), ("HEAD", "/ready"));
+    assert_eq!((probe.field("host"), probe.field("x-token")), (Some("health.internal"), Some("abc")));
+    assert_eq!(secure.origin.traffic_count(), 0);
+
+    // And plainly beside traffic over TLS.
+    let (plain, secure) = (Origin::start(), TlsOrigin::start(paper.server()));
+    let keys = format!(
+        "probe: {{ path: /ready, scheme: http, port: {}, interval: 500ms }}\nupstream: {{ tls: {{ ca: {} }} }}",
+        plain.port(),
+        ours.ca()
+    );
+    let proxy = Proxy::start(&config_of(&[secure.known_as("health.internal")], &keys));
+    proxy.await_all_healthy();
+    assert_eq!((proxy.get("/").status, plain.traffic_count(), secure.origin.probe_count()), (200, 0, 0));
+}
+
+#[test]
 fn nothing_is_verified_where_that_is_written_and_check_warns() {
     let member = TlsOrigin::start(Authority::named("Stranger").expired(&["other.test"]).server());
     let config = config(&[member.known_as("app1.test")], "{ verify: false }", "");
