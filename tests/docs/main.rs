@@ -1,6 +1,7 @@
 //! Keeps the documents true where a machine can: every configuration in them is one that `check` accepts, every JSON is
 //! JSON, and every relative link leads somewhere. A fence marked `yaml fragment` shows a part of a file and is not run.
 
+mod examples;
 mod presets;
 
 use std::collections::HashSet;
