@@ -133,7 +133,16 @@ impl Task {
         let mut claim = Claim::new(desk.gate.clone());
         // Before it runs: whoever comes next has to know how many there are.
         claim.set(tempo(&targets.borrow(), &[], None));
-        Task { desk, targets, now, notes, timetable: Timetable::new(share), claim, failing: None, kept: Kept::default() }
+        Task {
+            desk,
+            targets,
+            now,
+            notes,
+            timetable: Timetable::new(share),
+            claim,
+            failing: None,
+            kept: Kept::default(),
+        }
     }
 
     /// Runs for as long as anybody wants it.

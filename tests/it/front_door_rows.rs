@@ -195,6 +195,49 @@ fn members_within_the_sensitivity_of_the_fastest_share_by_weight() {
     assert_eq!(count(&proxy.sample("/fast", 20), &fast), 20);
 }
 
+/// F6: one endpoint in several pools is probed once, at the shortest interval asked for, and all those pools judge by the
+/// same samples, each with its own judge and gates.
+#[test]
+fn who_is_in_several_pools_is_probed_once_and_judged_by_each() {
+    let (shared, clock) = (Origin::start(), Origin::start());
+    shared.when(When::probe(), pass().after(Duration::from_millis(150)));
+    let pool = |name: &str, origin: &Origin, interval: &str, more: &str| {
+        format!(
+            "  {name}: {{ members: [{origin}], preset: front_door, probe: {{ interval: {interval}, timeout: 500ms{more} }} }}\n"
+        )
+    };
+    let pools = [
+        pool("often", &shared, "500ms", ""),
+        pool("seldom", &shared, "1h", ", window: { required: 1 }"),
+        pool("gated", &shared, "24h", ", max_latency: 100ms"),
+        pool("clock", &clock, "500ms", ""),
+    ];
+    let proxy = Proxy::start(&format!("pools:\n{}routes: [{{ pool: often }}]\n", pools.concat()));
+    clock.await_probes(1);
+    let (before, clock_before) = (shared.probe_count(), clock.probe_count());
+    clock.await_probes(8);
+    let (probes, ticks) = (shared.probe_count() - before, clock.probe_count() - clock_before);
+    assert!(
+        probes.abs_diff(ticks) <= 2,
+        "{probes} probes at a pace of {ticks}: not once, or not at the shortest interval"
+    );
+
+    let member = |pool: &str| proxy.member(pool, &shared.address());
+    eventually("each has judged", || {
+        ["often", "seldom", "gated"].iter().all(|pool| member(pool)["verdict"] != "unknown")
+    });
+    assert_eq!(["often", "seldom"].map(|pool| member(pool)["verdict"].clone()), ["healthy", "healthy"]);
+    let gated = member("gated");
+    assert_eq!((&gated["verdict"], &gated["last_probe"]["reason"]), (&"unhealthy".into(), &"slow".into()), "{gated}");
+    // Two fails of four are too many for the one pool, and not for the other.
+    let mark = proxy.mark();
+    shared.next_probes([fail(), fail()]);
+    proxy.await_event(mark, &[("pool", "often"), ("kind", "member"), ("to", "unhealthy"), ("reason", "status")]);
+    shared.await_next_probes();
+    assert!(proxy.events(&[("pool", "seldom"), ("kind", "member"), ("to", "unhealthy")]).is_empty());
+    assert_eq!(member("seldom")["verdict"], "healthy");
+}
+
 /// F7: every member failing: round-robin across all of them; as soon as one is healthy the normal algorithm resumes.
 #[test]
 fn when_all_fail_all_take_turns_and_the_first_healthy_one_ends_it() {
