@@ -83,6 +83,13 @@ fn each_pair_of_member_and_settings_has_its_probe_and_all_are_listed() {
     let pair = |pool: &str, origin: &Origin, result: &str| (pool.to_owned(), origin.address(), result.to_owned());
     let all = [pair("a", &one, "pass"), pair("a", &other, "pass"), pair("b", &one, "fail"), pair("b", &other, "pass")];
     eventually("each pair has its own result", || listed() == all);
+    let probes = proxy.admin_get("/api/v1/probes").json();
+    let address = |probe: &serde_json::Value| probe["address"].as_str().unwrap_or_default().to_owned();
+    let mut listed: Vec<String> = probes["probes"].as_array().expect("a list").iter().map(address).collect();
+    let mut pairs: Vec<String> = all.iter().map(|(_, address, _)| address.clone()).collect();
+    listed.sort();
+    pairs.sort();
+    assert_eq!(listed, pairs, "a probe for each pair");
     // One probe each: neither settings are asked for more often than the other.
     one.await_probes(12);
     let asked = |path: &str| one.probes().iter().filter(|seen| seen.target == path).count();
