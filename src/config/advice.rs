@@ -14,6 +14,7 @@ use super::member::places;
 use super::places::At;
 use super::preset::Preset;
 use super::problem::Problems;
+use super::proof::Secret;
 use super::spelling::{Spelled, shown, spell_duration, spell_range};
 use crate::balance::Policy;
 use crate::health::{Admin, Initial, Judge};
@@ -176,6 +177,7 @@ fn probed(pool: &Pool, probe: &Probe, keys: &PoolKeys, at: At<'_>, problems: &mu
         );
         problems.warn(at.key("expect").key("status"), message);
     }
+    proof(probe, at.key("auth"), problems);
     let gates = &pool.rules.gates;
     if gates.max_latency.is_some_and(|gate| gate >= probe.timeout) {
         let message =
@@ -190,6 +192,24 @@ fn probed(pool: &Pool, probe: &Probe, keys: &PoolKeys, at: At<'_>, problems: &mu
     }
     if gates.max_latency_ratio.is_none() && at.key("latency_floor").exists() {
         problems.warn(at.key("latency_floor"), "`latency_floor` has no effect without `max_latency_ratio`");
+    }
+}
+
+/// A secret that others read, or can find out from what is sent.
+fn proof(probe: &Probe, at: At<'_>, problems: &mut Problems) {
+    let Some(Secret::Text(secret)) = probe.auth.as_ref().map(|proof| &proof.secret) else { return };
+    let place = at.key("secret");
+    if problems.hidden().is_literal(place.mark()) {
+        let message = "the secret stands in this file, for all who read it; write `secret: \"${NAME}\"` and set that in the \
+                       environment, or `secret_file: FILE`";
+        problems.warn(place, message);
+    }
+    if secret.chars().count() < LONG_ENOUGH {
+        let message = format!(
+            "whoever sees what is sent can find out a secret under {LONG_ENOUGH} characters by trying; write a long one, such as \
+             `openssl rand -hex 32` makes"
+        );
+        problems.warn(place, message);
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,6 +11,7 @@ use std::time::Duration;
 use ipnet::IpNet;
 
 use super::access_log::AccessLog;
+use super::proof::{Proof, Secret};
 use crate::balance::Policy;
 use crate::health::{Admin, Rules};
 use crate::route::Route;
@@ -47,10 +48,13 @@ pub struct Config {
 }
 
 impl Config {
-    /// The files of authorities, certificates and keys that it names.
-    pub fn pem_files(&self) -> BTreeSet<&Path> {
+    /// The files of authorities, certificates, keys and secrets that it names.
+    pub fn named_files(&self) -> BTreeSet<&Path> {
         let mut files = BTreeSet::new();
         for pool in self.pools.values() {
+            if let Some(Proof { secret: Secret::File(path), .. }) = pool.probe.as_ref().and_then(|p| p.auth.as_ref()) {
+                files.insert(path.as_path());
+            }
             let probe = pool.probe.as_ref().and_then(|probe| probe.kind.tls());
             for tls in pool.upstream.tls.iter().chain(probe) {
                 files.extend(tls.ca.as_deref());
@@ -324,6 +328,10 @@ pub struct Probe {
     pub port: Option<u16>,
     /// The connection is kept for the next probe; never that of a TCP probe.
     pub reuse: bool,
+    /// The address that it comes from; `None`: the system chooses.
+    pub bind: Option<IpAddr>,
+    /// How it proves who it is.
+    pub auth: Option<Proof>,
     /// Between the starts of two probes of a member.
     pub interval: Duration,
     /// The interval while a verdict is in doubt; at most `interval`.
@@ -348,9 +356,9 @@ impl Probe {
     /// nothing else: interval and timeouts may change without a doubt about what was learnt. The same for the life of
     /// a process, over all reloads; not to be kept on disk.
     pub fn fingerprint(&self) -> u64 {
-        let Probe { kind, port, reuse, interval: _, fast_interval: _, timeout: _, idle: _ } = self;
+        let Probe { kind, port, reuse, bind, auth, interval: _, fast_interval: _, timeout: _, idle: _ } = self;
         let mut hasher = DefaultHasher::new();
-        (kind, port, reuse).hash(&mut hasher);
+        (kind, port, reuse, bind, auth).hash(&mut hasher);
         hasher.finish()
     }
 
@@ -477,6 +485,8 @@ pub enum ProbeMethod {
 pub struct Expect {
     /// Inclusive ranges of status codes, sorted, not overlapping, not empty.
     pub status: Vec<(u16, u16)>,
+    /// Fields that its header must have, by names in lower case: this value, or any where there is none.
+    pub headers: Vec<(String, Option<String>)>,
     /// Must occur in the body.
     pub body: Option<String>,
 }

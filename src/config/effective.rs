@@ -12,6 +12,8 @@ use super::domain::{
     Alpn, Capacity, Config, GrpcProbe, HashKey, HttpProbe, Idle, Limits, Listener, Member, Pool, Probe, ProbeKind,
     ProbeMethod, Queue, Resolver, Retries, Service, Tls, Tunnels, Upstream, UpstreamHost,
 };
+use super::probe::ANY;
+use super::proof::{Proof, Secret};
 use super::reading::spell_bytes;
 use super::spelling::{spell_duration, spell_range};
 use crate::balance::Policy;
@@ -266,6 +268,8 @@ fn probe(probe: &Probe, rules: &Rules) -> Value {
     let pace = object([
         ("port", probe.port.map(|port| json!(port))),
         ("reuse", probe.reuse.then_some(json!(true))),
+        ("bind", probe.bind.map(|bind| json!(bind.to_string()))),
+        ("auth", probe.auth.as_ref().map(auth)),
         ("interval", Some(span(probe.interval))),
         ("fast_interval", Some(span(probe.fast_interval))),
         ("timeout", Some(span(probe.timeout))),
@@ -279,6 +283,15 @@ fn probe(probe: &Probe, rules: &Rules) -> Value {
     let merged: Map<String, Value> =
         [kind, pace].into_iter().filter_map(|part| part.as_object().cloned()).flatten().collect();
     Value::Object(merged)
+}
+
+fn auth(proof: &Proof) -> Value {
+    let Proof { header, secret } = proof;
+    let (text, file) = match secret {
+        Secret::Text(_) => (Some(json!(MASK)), None),
+        Secret::File(path) => (None, Some(json!(escape(&path.display().to_string())))),
+    };
+    object([("header", Some(json!(header))), ("secret", text), ("secret_file", file)])
 }
 
 fn idle(idle: Idle) -> Value {
@@ -305,6 +318,7 @@ fn http(http: &HttpProbe) -> Value {
             "expect",
             Some(object([
                 ("status", Some(json!(statuses(&http.expect.status)))),
+                ("headers", expected(&http.expect.headers)),
                 ("body", http.expect.body.as_ref().map(|body| json!(escape(body)))),
             ])),
         ),
@@ -323,6 +337,12 @@ fn grpc(grpc: &GrpcProbe) -> Value {
         ("tls", grpc.tls.as_ref().map(tls)),
         ("headers", (!headers.is_empty()).then_some(Value::Object(headers))),
     ])
+}
+
+fn expected(headers: &[(String, Option<String>)]) -> Option<Value> {
+    let any = |value: &Option<String>| value.clone().unwrap_or_else(|| ANY.to_owned());
+    let fields: Map<String, Value> = headers.iter().map(|(name, value)| field(&(name.clone(), any(value)))).collect();
+    (!fields.is_empty()).then_some(Value::Object(fields))
 }
 
 /// What the traffic has and the probe has not is written too: left out, it would be taken over.
@@ -377,7 +397,24 @@ pub fn percent_decoded(name: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-fn sounds_secret(name: &str) -> bool {
+impl ProbeKind {
+    /// What of its request must not be shown: values of fields and of query parameters whose names sound like a secret.
+    pub fn secrets(&self) -> Vec<&str> {
+        let (headers, path): (&[(String, String)], &str) = match self {
+            ProbeKind::Tcp => (&[], ""),
+            ProbeKind::Http(http) => (&http.headers, &http.path),
+            ProbeKind::Grpc(grpc) => (&grpc.headers, ""),
+        };
+        let fields = headers.iter().filter(|(name, _)| sounds_secret(name)).map(|(_, value)| value.as_str());
+        let query = path.split_once('?').map_or("", |(_, query)| query);
+        let pairs = query.split(['&', ';']).filter_map(|pair| pair.split_once('='));
+        let parameters = pairs.filter(|(name, _)| sounds_secret(&percent_decoded(name))).map(|(_, value)| value);
+        fields.chain(parameters).collect()
+    }
+}
+
+/// Whether what goes by this name may be a secret: a field, a parameter.
+pub fn sounds_secret(name: &str) -> bool {
     let lower = name.to_ascii_lowercase();
     let secret = [
         "auth",

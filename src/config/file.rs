@@ -4,7 +4,7 @@
 //! its neighbour, and a row in docs/configuration.md, which a test watches.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use ipnet::IpNet;
@@ -14,6 +14,7 @@ use super::access_log::{LogFormat, Sample};
 use super::address::{Address, NameServer};
 use super::domain::{Alpn, HashKey, ProbeMethod};
 use super::preset::Preset;
+use super::proof::Unquoted;
 use super::spelling::{Bytes, Share, Spelled, Statuses, Text, Written};
 use super::words::{BalanceWord, Headers, Kind, Off, Or, PoolWord, ProbeWord, Scheme, TlsWord};
 use crate::health::{Admin, Initial, OnAllUnhealthy};
@@ -199,6 +200,8 @@ pub(super) struct ProbeKeys {
     pub(super) http2: Written<bool>,
     pub(super) reuse: Written<bool>,
     pub(super) port: Written<u64>,
+    pub(super) bind: Written<IpAddr>,
+    pub(super) auth: Option<AuthKeys>,
     pub(super) interval: Written<Duration>,
     pub(super) fast_interval: Written<Duration>,
     pub(super) timeout: Written<Duration>,
@@ -211,6 +214,18 @@ pub(super) struct ProbeKeys {
     pub(super) max_latency: Written<Duration>,
     pub(super) max_latency_ratio: Written<f64>,
     pub(super) latency_floor: Written<Duration>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(
+    default,
+    deny_unknown_fields,
+    expecting = "a mapping such as `{ header: x-probe-auth, secret: \"${PROBE_SECRET}\" }`"
+)]
+pub(super) struct AuthKeys {
+    pub(super) header: Written<Text>,
+    pub(super) secret: Written<Unquoted>,
+    pub(super) secret_file: Written<Text>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -235,6 +250,7 @@ pub(super) struct TlsKeys {
 #[serde(default, deny_unknown_fields, expecting = "a mapping such as `{ status: \"200-299\" }`")]
 pub(super) struct ExpectKeys {
     pub(super) status: Written<Statuses>,
+    pub(super) headers: Option<Headers>,
     pub(super) body: Written<Text>,
 }
 

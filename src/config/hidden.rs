@@ -4,7 +4,7 @@
 //! problem quotes of such a value is covered by how it is written, `${NAME}`. It is done where problems are noted, and not by
 //! each of the many that quote.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::places::{Mark, Step};
 
@@ -28,6 +28,8 @@ pub(super) struct Hidden {
     written: BTreeMap<String, String>,
     /// Those that are at one place.
     at: BTreeMap<Mark, Vec<String>>,
+    /// Where the file itself has a secret.
+    literals: BTreeSet<Mark>,
 }
 
 impl Hidden {
@@ -39,12 +41,18 @@ impl Hidden {
     /// The text at `path` is in the file, where it is a secret by its key.
     pub(super) fn literal(&mut self, mark: Mark, path: &[Step], text: &str) {
         let is = |step: &Step, key: &str| matches!(step, Step::Key(name) if name == key);
-        let is_secret =
-            path.last().is_some_and(|step| is(step, "token")) || path.iter().any(|step| is(step, "headers"));
+        let is_secret = path.last().is_some_and(|step| ["token", "secret", "auth"].iter().any(|key| is(step, key)))
+            || path.iter().any(|step| is(step, "headers"));
         // What stands there for the environment's may be shown.
         if is_secret && !text.contains("${") {
             self.add(mark, text, MASK.to_owned());
+            self.literals.insert(mark);
         }
+    }
+
+    /// Whether the secret at `mark` stands in the file itself.
+    pub(super) fn is_literal(&self, mark: Mark) -> bool {
+        self.literals.contains(&mark)
     }
 
     fn add(&mut self, mark: Mark, value: &str, written: String) {

@@ -27,6 +27,7 @@ mod pool;
 mod preset;
 mod probe;
 mod problem;
+mod proof;
 mod reading;
 mod regular;
 mod resolver;
@@ -47,8 +48,9 @@ pub use access_log::{AccessLog, AttemptField, Field, LbField, LogFilter, LogForm
 pub use address::authority;
 pub use cost::{Cost, PLANNED, PoolCost, stretch};
 pub use domain::*;
-pub use effective::percent_decoded;
+pub use effective::{percent_decoded, sounds_secret};
 pub use problem::{Problem, Severity};
+pub use proof::{Proof, Secret};
 pub use regular::{O_NONBLOCK, open_regular};
 pub use roll::{load_roll, read_roll};
 
@@ -84,6 +86,8 @@ pub struct Places {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct PoolPlaces {
     probe: Mark,
+    probe_secret: Mark,
+    probe_bind: Mark,
     members: Vec<Mark>,
     services: Vec<Mark>,
     files: Vec<Mark>,
@@ -135,6 +139,8 @@ impl Places {
             let (traffic, probe) = (at.key("upstream").key("tls"), at.key("probe").key("tls"));
             let mut places = PoolPlaces {
                 probe: at.key("probe").mark(),
+                probe_secret: at.key("probe").key("auth").key("secret_file").mark(),
+                probe_bind: at.key("probe").key("bind").mark(),
                 members: Vec::new(),
                 services: Vec::new(),
                 files: Vec::new(),
@@ -168,6 +174,16 @@ impl Places {
     /// An error in the probe of `pool`.
     pub fn probe_error(&self, pool: &str, message: String) -> Problem {
         self.problem(Severity::Error, self.pools.get(pool).map(|places| places.probe), message)
+    }
+
+    /// An error in the file of the secret that the probes of `pool` prove themselves with.
+    pub fn secret_error(&self, pool: &str, message: String) -> Problem {
+        self.problem(Severity::Error, self.pools.get(pool).map(|places| places.probe_secret), message)
+    }
+
+    /// An error in the address that the probes of `pool` are to come from.
+    pub fn bind_error(&self, pool: &str, message: String) -> Problem {
+        self.problem(Severity::Error, self.pools.get(pool).map(|places| places.probe_bind), message)
     }
 
     /// An error in a part of the TLS of `pool`.

@@ -1,5 +1,6 @@
 //! How a pool's members are probed, and judged by what the probes teach.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use super::address::{host_field, host_name};
@@ -9,6 +10,7 @@ use super::judge::{gates, judge};
 use super::member::Listed;
 use super::parse::filled;
 use super::preset::{Base, Preset};
+use super::proof::{Proof, proof};
 use super::reading::{DAY, Reading, TICK};
 use super::spelling::{Spelled, Statuses, shown, spell_duration};
 use super::tls;
@@ -80,11 +82,17 @@ pub(super) fn probing(
         Kind::Http => ProbeKind::Http(http(name, keys, preset, base, upstream, &mut read)),
         Kind::Grpc => ProbeKind::Grpc(grpc(keys, upstream, &mut read)),
     };
+    let auth = auth(keys, preset, &kind, &mut read);
+    let bind = bind(keys, listed, &mut read);
     let port = read.count("port", &keys.port, 1..=u16::MAX);
     let judge = judge(keys, preset, base, &mut read);
     let gates = gates(keys, judge, &mut read);
     let reuse = keys.reuse.is_some_and(|Spelled(reuse)| reuse) && kind != ProbeKind::Tcp;
-    Probing { probe: Some(Probe { kind, port, reuse, interval, fast_interval, timeout, idle }), judge, gates }
+    Probing {
+        probe: Some(Probe { kind, port, reuse, bind, auth, interval, fast_interval, timeout, idle }),
+        judge,
+        gates,
+    }
 }
 
 /// Interval, fast interval and timeout: what is not written is at most the interval, what is written must be.
@@ -152,6 +160,7 @@ fn refuse_keys_of_others(keys: &ProbeKeys, kind: Kind, read: &mut Reading<'_>) {
         ("http2", keys.http2.is_some(), http),
         ("reuse", keys.reuse.is_some(), both),
         ("headers", keys.headers.is_some(), both),
+        ("auth", keys.auth.is_some(), both),
         ("expect", keys.expect.is_some(), http),
         ("max_body", keys.max_body.is_some(), http),
     ];
@@ -273,17 +282,45 @@ const OWN_FIELDS: &[(&str, &str)] = &[
     ("expect", "a probe has no body"),
 ];
 
+/// Why the probe sets this field itself; `None`: it does not.
+pub(super) fn own_field(name: &str) -> Option<&'static str> {
+    OWN_FIELDS.iter().find(|(own, _)| own.eq_ignore_ascii_case(name)).map(|(_, why)| *why)
+}
+
+fn auth(keys: &ProbeKeys, preset: Option<Preset>, kind: &ProbeKind, read: &mut Reading<'_>) -> Option<Proof> {
+    let headers = match kind {
+        ProbeKind::Tcp => return None,
+        ProbeKind::Http(http) => &http.headers,
+        ProbeKind::Grpc(grpc) => &grpc.headers,
+    };
+    proof(keys.auth.as_ref()?, preset, headers, read)
+}
+
+/// Where probes come from. A name may have addresses of both families; a literal is of one.
+fn bind(keys: &ProbeKeys, listed: &Listed, read: &mut Reading<'_>) -> Option<IpAddr> {
+    let Spelled(bind) = keys.bind?;
+    if bind.is_unspecified() || bind.is_multicast() {
+        read.error("bind", format!("`{bind}` is not an address of this machine; write one, or remove `bind`"));
+    }
+    let is_other = |ip: IpAddr| ip.is_ipv4() != bind.is_ipv4();
+    let other = listed.members.iter().find(|member| member.host.parse().is_ok_and(is_other));
+    if let Some(member) = other {
+        let message = format!("member {} cannot be reached from {bind}: one is IPv4, the other IPv6", member.name);
+        read.error("bind", message);
+    }
+    Some(bind)
+}
+
 fn headers(written: &Headers, kind: Kind, mut read: Reading<'_>) -> Vec<(String, String)> {
     let mut fields: Vec<(String, String)> = Vec::new();
     for (name, value) in &written.0 {
-        let place = read.at.key(name).name();
-        let lower = name.to_ascii_lowercase();
+        let (place, lower) = (read.at.key(name).name(), name.to_ascii_lowercase());
         if name.is_empty() || !name.bytes().all(is_token_byte) {
             read.problems.error_at(
                 place,
                 format!("`{}` cannot be the name of a field; use letters, digits and `-`", shown(name)),
             );
-        } else if let Some((_, why)) = OWN_FIELDS.iter().find(|(own, _)| *own == lower) {
+        } else if let Some(why) = own_field(name) {
             read.problems.error_at(place, format!("`{name}` is the probe's own: {why}"));
         } else if kind == Kind::Grpc && (lower == "content-type" || lower.starts_with("grpc-")) {
             read.problems.error_at(place, format!("`{name}` is the probe's own: gRPC needs it"));
@@ -342,5 +379,30 @@ fn expect(
             );
         }
     }
-    Expect { status, body: body.map(str::to_owned) }
+    let headers =
+        written.and_then(|e| e.headers.as_ref()).map_or_else(Vec::new, |h| expected(h, read.under("headers")));
+    Expect { status, headers, body: body.map(str::to_owned) }
+}
+
+/// What stands for any value of an expected field.
+pub(super) const ANY: &str = "*";
+
+/// The fields that an answer must have. Of several lines of a name one has to fit, whole.
+fn expected(written: &Headers, mut read: Reading<'_>) -> Vec<(String, Option<String>)> {
+    let mut fields: Vec<(String, Option<String>)> = Vec::new();
+    for (name, value) in &written.0 {
+        let (place, lower) = (read.at.key(name).name(), name.to_ascii_lowercase());
+        if name.is_empty() || !name.bytes().all(is_token_byte) {
+            read.problems.error_at(place, format!("`{}` cannot be the name of a field", shown(name)));
+        } else if fields.iter().any(|(other, _)| *other == lower) {
+            read.problems.error_at(place, format!("field `{name}` is written twice"));
+        } else if !is_field_value(value) {
+            read.error(name, format!("the value of `{name}` can be printable ASCII only, without blanks at its ends"));
+        } else {
+            fields.push((lower, Some(value.clone()).filter(|value| value != ANY)));
+        }
+    }
+    // Their order means nothing, and must not be taken for another probe.
+    fields.sort();
+    fields
 }

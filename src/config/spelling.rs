@@ -7,7 +7,7 @@
 
 use std::fmt;
 use std::marker::PhantomData;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -254,6 +254,21 @@ impl Spelling for SocketAddr {
             return Err(format!("`{text}` has no port; write an address such as `127.0.0.1:8080` or `[::1]:8080`"));
         }
         Err(format!("`{text}` is not an address; write one such as `127.0.0.1:8080` or `[::1]:8080`"))
+    }
+}
+
+impl Spelling for IpAddr {
+    const EXPECTED: &'static str = "an address such as `10.0.0.5` or `fd00::5`";
+
+    fn read(text: &str) -> Result<IpAddr, String> {
+        if let Ok(address) = text.parse() {
+            return Ok(address);
+        }
+        let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
+        if let Some(address) = bare.parse().ok().or_else(|| text.parse().ok().map(|address: SocketAddr| address.ip())) {
+            return Err(format!("`{}` is not an address alone; write `{}`", shown(text), IpAddr::to_string(&address)));
+        }
+        Err(format!("`{}` is not an address; write one such as `10.0.0.5` or `fd00::5`", shown(text)))
     }
 }
 

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use crate::config::{Config, Places, Pool, Probe, Problem, TlsOf};
-use crate::probe::{Check, CheckError, Recipe};
+use crate::probe::{self, Check, CheckError, Recipe};
 use crate::proxy::Connector;
 use crate::snapshot::{Found, Located, Outfit, Source};
 use crate::tls::{Files, TlsError};
@@ -55,6 +55,10 @@ struct Trial<'a> {
 impl Trial<'_> {
     fn recipe(&mut self, pool: &Pool, found: &Found) -> Option<Arc<Recipe>> {
         let probe = pool.probe.as_ref()?;
+        if let Some(Err(error)) = probe.bind.map(probe::try_source) {
+            let message = format!("pool {:?}: probes cannot come from there: {error}", pool.name);
+            self.problems.push(self.places.bind_error(&pool.name, message));
+        }
         let recipe = match Recipe::new(probe, &mut self.files) {
             Ok(recipe) => Arc::new(recipe),
             Err(error) => {
@@ -89,6 +93,10 @@ impl Trial<'_> {
     fn refuse_probe(&mut self, pool: &Pool, error: &CheckError) {
         match error {
             CheckError::Tls(error) => self.refuse(pool, TlsOf::Probe, error),
+            CheckError::Secret { .. } => {
+                let message = format!("pool {:?}: `secret_file`: {error}", pool.name);
+                self.problems.push(self.places.secret_error(&pool.name, message));
+            }
             other => {
                 let message = format!("pool {:?}: its probe cannot be made: {other}", pool.name);
                 self.problems.push(self.places.probe_error(&pool.name, message));

@@ -23,6 +23,8 @@ pub enum Reason {
     Protocol,
     /// A status outside the expected ones.
     Status,
+    /// A field of the answer's header is not there, or has another value than the expected one.
+    Header,
     /// The body ended without the expected text.
     Body,
     /// The expected text is not within the part of the body that is kept.
@@ -44,7 +46,7 @@ pub enum Class {
 
 impl Reason {
     /// Every reason.
-    pub const ALL: [Reason; 12] = [
+    pub const ALL: [Reason; 13] = [
         Reason::Dns,
         Reason::Refused,
         Reason::Unreachable,
@@ -54,6 +56,7 @@ impl Reason {
         Reason::Reset,
         Reason::Protocol,
         Reason::Status,
+        Reason::Header,
         Reason::Body,
         Reason::TooLarge,
         Reason::Slow,
@@ -63,7 +66,7 @@ impl Reason {
     pub fn class(self) -> Class {
         match self {
             Reason::Slow => Class::Slow,
-            Reason::Status | Reason::Body | Reason::TooLarge => Class::Wrong,
+            Reason::Status | Reason::Header | Reason::Body | Reason::TooLarge => Class::Wrong,
             _ => Class::Unreachable,
         }
     }
@@ -80,6 +83,7 @@ impl Reason {
             Reason::Reset => "reset",
             Reason::Protocol => "protocol",
             Reason::Status => "status",
+            Reason::Header => "header",
             Reason::Body => "body",
             Reason::TooLarge => "too_large",
             Reason::Slow => "slow",

@@ -4,7 +4,9 @@
 //! gives a [`Sample`]. The whole of it stands under one timeout that starts at the dial, so waiting for anything of our
 //! own never makes a member late.
 
-use std::net::SocketAddr;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,6 +16,8 @@ use tokio::time::Instant;
 use tokio_rustls::TlsConnector;
 
 use super::fault::{Failure, Stage, Trouble, is_http2};
+use super::mask::Mask;
+use super::proof::Proof;
 use super::script::Script;
 use super::session::{Kept, Sender, Session};
 use super::tape::Tape;
@@ -40,6 +44,14 @@ pub enum CheckError {
     /// Not a path.
     #[error("path {0:?} is not a path")]
     Path(String),
+    /// The file of a secret that cannot be used.
+    #[error("{}: {cause}", path.display())]
+    Secret {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        cause: String,
+    },
     /// A header that cannot be sent.
     #[error("header {0:?} cannot be sent: {1}")]
     Header(String, &'static str),
@@ -49,10 +61,14 @@ pub enum CheckError {
 #[derive(Debug)]
 pub struct Recipe {
     timeout: Duration,
+    bind: Option<IpAddr>,
     /// A connection is kept for the next probe.
     reuse: bool,
     /// `None`: a connection is all that is asked for.
     question: Option<Question>,
+    /// Of what the files held.
+    seal: Option<u64>,
+    mask: Mask,
 }
 
 /// What is asked of every member of a pool, and what answer is right.
@@ -65,18 +81,29 @@ enum Question {
 impl Recipe {
     /// Takes what the probe needs out of `files` and checks the rest.
     pub fn new(probe: &Probe, files: &mut Files) -> Result<Recipe, CheckError> {
+        let proof = probe.auth.as_ref().map(|proof| Proof::new(proof, files)).transpose()?;
         let question = match &probe.kind {
             ProbeKind::Tcp => None,
-            ProbeKind::Http(http) => Some(Question::Http(http::Question::new(probe, http, files)?)),
-            ProbeKind::Grpc(grpc) => Some(Question::Grpc(grpc::Question::new(grpc, files)?)),
+            ProbeKind::Http(http) => Some(Question::Http(http::Question::new(probe, http, proof.as_ref(), files)?)),
+            ProbeKind::Grpc(grpc) => Some(Question::Grpc(grpc::Question::new(grpc, proof.as_ref(), files)?)),
         };
-        Ok(Recipe { timeout: probe.timeout, reuse: probe.reuse, question })
+        let tls = question.as_ref().and_then(|question| question.way().tls.as_ref()).map(|tls| tls.seal);
+        let seals = [tls, proof.as_ref().map(Proof::seal)];
+        let proven = proof.as_ref().and_then(|proof| proof.value.to_str().ok());
+        Ok(Recipe {
+            timeout: probe.timeout,
+            bind: probe.bind,
+            reuse: probe.reuse,
+            question,
+            seal: seals.iter().any(Option::is_some).then(|| together(seals)),
+            mask: Mask::of(probe.kind.secrets().into_iter().chain(proven)),
+        })
     }
 
     /// Of what the files held: part of the probe's fingerprint (health.md §9), since another authority may judge otherwise.
     /// `None`: it needs none.
     pub fn seal(&self) -> Option<u64> {
-        self.question.as_ref()?.way().tls.as_ref().map(|tls| tls.seal)
+        self.seal
     }
 }
 
@@ -107,6 +134,12 @@ impl Question {
     }
 }
 
+fn together(seals: [Option<u64>; 2]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    seals.hash(&mut hasher);
+    hasher.finish()
+}
+
 /// One member's probe, ready to be made again and again.
 #[derive(Debug)]
 pub struct Check {
@@ -117,7 +150,7 @@ pub struct Check {
     request: Option<Request>,
 }
 
-/// What passed between the prober and the member, for people.
+/// What passed between the prober and the member, for people: its secrets are covered, where the answer repeats them too.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Exchange {
     /// Who was dialled.
@@ -204,21 +237,25 @@ impl Check {
     pub async fn record(&self) -> (Sample, Exchange) {
         let mut trail = Trail::new(SHOWN, self.recipe.timeout);
         let sample = self.perform(&mut Kept::default(), &mut trail).await;
+        let mask = &self.recipe.mask;
         let exchange = match self.recipe.question.as_ref().map(|question| question.way().version) {
             Some(Version::Http2) => Exchange {
                 peer: self.peer,
                 tls: self.secured(),
-                sent: trail.script.sent,
-                received: if trail.script.head.is_empty() { unframed(&trail.tape) } else { trail.script.head },
-                body: trail.body,
-                trailers: trail.script.trailers,
+                sent: mask.covered(trail.script.sent),
+                received: mask.covered(match trail.script.head.is_empty() {
+                    true => unframed(&trail.tape),
+                    false => trail.script.head,
+                }),
+                body: mask.covered(trail.body),
+                trailers: mask.covered(trail.script.trailers),
             },
             _ => Exchange {
                 peer: self.peer,
                 tls: self.secured(),
-                sent: trail.tape.sent(),
-                received: trail.tape.received(),
-                body: trail.body,
+                sent: mask.covered(trail.tape.sent()),
+                received: mask.covered(trail.tape.received()),
+                body: mask.covered(trail.body),
                 trailers: Vec::new(),
             },
         };
@@ -237,7 +274,9 @@ impl Check {
             Ok(result) => result,
             Err(_) => Err(trail.decided.take().unwrap_or_else(|| Failure::timeout(trail.stage, timeout))),
         };
-        trail.sample(result)
+        // An answer may repeat what it was sent, and a detail that.
+        let covered = |failure: Failure| Failure { detail: self.recipe.mask.covered_text(failure.detail), ..failure };
+        trail.sample(result.map_err(covered))
     }
 
     async fn converse(&self, kept: &mut Kept, trail: &mut Trail) -> Result<(), Failure> {
@@ -277,7 +316,8 @@ impl Check {
     }
 
     async fn dial(&self, trail: &mut Trail) -> Result<TcpStream, Failure> {
-        let stream = tcp::dial(self.peer).await.map_err(|error| Failure::io(&error, Stage::Dialling))?;
+        let stream =
+            tcp::dial(self.peer, self.recipe.bind).await.map_err(|error| Failure::io(&error, Stage::Dialling))?;
         trail.phases.connect = Some(trail.started.elapsed());
         Ok(stream)
     }

@@ -21,6 +21,7 @@ use super::CheckError;
 use super::check::Trail;
 use super::fault::{Failure, Trouble};
 use super::http::{AGENT, fields, short, show};
+use super::proof::Proof;
 use super::way::{Request, Version, Way};
 use crate::config::{GrpcProbe, percent_decoded};
 use crate::health::Reason;
@@ -67,11 +68,11 @@ pub(super) struct Question {
 }
 
 impl Question {
-    pub(super) fn new(probe: &GrpcProbe, files: &mut Files) -> Result<Question, CheckError> {
+    pub(super) fn new(probe: &GrpcProbe, proof: Option<&Proof>, files: &mut Files) -> Result<Question, CheckError> {
         let ours = vec![(USER_AGENT, AGENT), (TE, "trailers"), (CONTENT_TYPE, "application/grpc")];
         Ok(Question {
             way: Way::new(Version::Http2, probe.tls.as_ref(), (&probe.host, &probe.host_header), files)?,
-            headers: fields(&probe.headers, ours)?,
+            headers: fields(&probe.headers, proof, ours)?,
             message: framed(&HealthCheckRequest { service: probe.service.clone() }),
             service: probe.service.clone(),
         })

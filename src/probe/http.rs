@@ -16,8 +16,9 @@ use super::CheckError;
 use super::check::Trail;
 use super::fault::{Failure, Trouble};
 use super::needle::{Found, Search};
+use super::proof::Proof;
 use super::way::{Request, Version, Way};
-use crate::config::{Expect, HttpProbe, Probe, ProbeMethod};
+use crate::config::{Expect, HttpProbe, Probe, ProbeMethod, sounds_secret};
 use crate::health::Reason;
 use crate::tls::Files;
 
@@ -40,7 +41,12 @@ pub(super) struct Question {
 
 impl Question {
     /// What the HTTP of a `whole` probe asks.
-    pub(super) fn new(whole: &Probe, probe: &HttpProbe, files: &mut Files) -> Result<Question, CheckError> {
+    pub(super) fn new(
+        whole: &Probe,
+        probe: &HttpProbe,
+        proof: Option<&Proof>,
+        files: &mut Files,
+    ) -> Result<Question, CheckError> {
         let version = if probe.http2 { Version::Http2 } else { Version::Http1 };
         let mut ours = vec![(USER_AGENT, AGENT), (ACCEPT, "*/*"), (ACCEPT_ENCODING, "identity")];
         if version == Version::Http1 && !whole.reuse {
@@ -57,7 +63,7 @@ impl Question {
                 ProbeMethod::Head => Method::HEAD,
             },
             path,
-            headers: fields(&probe.headers, ours)?,
+            headers: fields(&probe.headers, proof, ours)?,
             way: Way::new(version, probe.tls.as_ref(), (&probe.host, &probe.host_header), files)?,
             expect: probe.expect.clone(),
             max_body: probe.max_body,
@@ -101,6 +107,10 @@ impl Question {
         let code = head.status.as_u16();
         if !self.expect.status.iter().any(|&(low, high)| (low..=high).contains(&code)) {
             return Err(Failure::new(Reason::Status, self.explain_status(head)));
+        }
+        let mut odd = self.expect.headers.iter().filter_map(|(name, value)| unexpected(head, name, value.as_deref()));
+        if let Some(detail) = odd.next() {
+            return Err(Failure::new(Reason::Header, detail));
         }
         if self.expect.body.is_some()
             && let Some(encoding) = encoding(&head.headers)
@@ -170,9 +180,10 @@ pub(super) async fn show(mut body: Incoming, trail: &mut Trail) {
     }
 }
 
-/// The fields of a request but Host: `ours`, unless the operator wrote the same.
+/// The fields of a request but Host: `ours`, unless the operator wrote the same, and the proof.
 pub(super) fn fields(
     written: &[(String, String)],
+    proof: Option<&Proof>,
     ours: Vec<(HeaderName, &'static str)>,
 ) -> Result<HeaderMap, CheckError> {
     let mut headers = HeaderMap::new();
@@ -187,10 +198,26 @@ pub(super) fn fields(
         }
         headers.append(field, HeaderValue::from_str(value).map_err(|_| wrong("not a field value"))?);
     }
+    if let Some(Proof { name, value }) = proof {
+        headers.insert(name, value.clone());
+    }
     for (name, value) in ours {
         headers.entry(name).or_insert(HeaderValue::from_static(value));
     }
     Ok(headers)
+}
+
+/// What is other than expected of the field `name`; of several lines one has to have the value, whole.
+fn unexpected(head: &response::Parts, name: &str, value: Option<&str>) -> Option<String> {
+    let mut lines = head.headers.get_all(name).iter().map(HeaderValue::as_bytes).peekable();
+    let Some(first) = lines.peek().map(|line| String::from_utf8_lossy(line)) else {
+        return Some(format!("no header {name}"));
+    };
+    let value = value.filter(|value| !lines.any(|line| line == value.as_bytes()))?;
+    Some(match sounds_secret(name) {
+        true => format!("header {name} has another value than expected"),
+        false => format!("header {name}: {}, expected {}", short(&first), short(value)),
+    })
 }
 
 /// The encoding of a body that is not as it is.

@@ -101,6 +101,8 @@ pub(super) struct Task {
     failing: Option<Reason>,
     /// The connection of the last probe, where it is to be used again.
     kept: Kept,
+    /// Why the last probe taught nothing, where it did not.
+    unsure: String,
 }
 
 /// What one round found.
@@ -141,6 +143,7 @@ impl Task {
             timetable: Timetable::new(share),
             claim,
             failing: None,
+            unsure: String::new(),
             kept: Kept::default(),
         }
     }
@@ -248,15 +251,28 @@ impl Task {
     /// The first fail of a row, and the first of another kind in it: whoever looks for the cause need not wait for a verdict.
     fn tell_of_a_new_failure(&mut self, sample: &Sample) {
         let reason = match sample.outcome {
-            Outcome::Inconclusive => return,
+            Outcome::Inconclusive => return self.tell_of_new_doubt(sample),
             Outcome::Pass => None,
             Outcome::Fail(reason) => Some(reason),
         };
+        self.unsure.clear();
         let before = std::mem::replace(&mut self.failing, reason);
         let Some(reason) = reason.filter(|reason| before != Some(*reason)) else { return };
         let (reason, detail) = (reason.as_str(), &sample.detail);
         for Target { pool, label: member, .. } in self.targets.borrow().iter() {
             tracing::info!(target: "probe", %pool, %member, reason, detail, "pool {pool}, {member}: a probe failed, {reason}: {detail}");
+        }
+    }
+
+    /// The first probe of a row that taught nothing, since a fault of this machine is nobody's verdict and seen nowhere else.
+    fn tell_of_new_doubt(&mut self, sample: &Sample) {
+        let detail = &sample.detail;
+        if self.unsure == *detail {
+            return;
+        }
+        self.unsure.clone_from(detail);
+        for Target { pool, label: member, .. } in self.targets.borrow().iter() {
+            tracing::warn!(target: "probe", %pool, %member, detail, "pool {pool}, {member}: a probe taught nothing: {detail}");
         }
     }
 

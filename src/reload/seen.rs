@@ -56,7 +56,7 @@ pub(super) async fn read(path: &Path, before: &Seen) -> Read {
         Err(problems) => Err(problems),
     };
     let named: BTreeSet<PathBuf> = match &loaded {
-        Ok(loaded) => loaded.config.pem_files().into_iter().map(Path::to_owned).collect(),
+        Ok(loaded) => loaded.config.named_files().into_iter().map(Path::to_owned).collect(),
         // It cannot be said which it means.
         Err(_) => before.files.keys().cloned().collect(),
     };

@@ -71,7 +71,7 @@ async fn serve(
     let descriptors = descriptors::raise_limit();
     let (places, digest) = (loaded.places().clone(), loaded.digest);
     // A disk may take its time, and the end may come meanwhile.
-    let named = loaded.config.pem_files().into_iter().map(Path::to_owned).collect();
+    let named = loaded.config.named_files().into_iter().map(Path::to_owned).collect();
     let files = tokio::select! {
         files = tls::Files::at(named) => files,
         () = ears.end() => return Ok(None),

@@ -66,7 +66,11 @@ impl Files {
         self.read.iter().map(|(path, content)| (path.clone(), digest(content))).collect()
     }
 
-    fn read(&mut self, path: &Path) -> Result<Arc<[u8]>, String> {
+    /// What the file at `path` holds.
+    ///
+    /// # Errors
+    /// Why that cannot be had.
+    pub fn read(&mut self, path: &Path) -> Result<Arc<[u8]>, String> {
         self.read.entry(path.to_path_buf()).or_insert_with(|| read(path).map(Arc::from)).clone()
     }
 }

@@ -21,6 +21,8 @@ fn env(name: &str) -> Option<String> {
         "ADMIN_TOKEN" => "s3cret-of-the-tests",
         "HOST" => "app.internal",
         "PORT" => "8081",
+        "PROBE_SECRET" => "a-secret-of-the-tests-of-probes",
+        "SHORT_SECRET" => "hush",
         "WEIGHT" => "7",
         _ => return None,
     };

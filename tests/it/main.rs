@@ -6,6 +6,7 @@
 mod admin_cases;
 mod app_service_rows;
 mod application_gateway_rows;
+mod auth_cases;
 mod balance_cases;
 mod cap_cases;
 mod cli_cases;

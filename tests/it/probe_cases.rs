@@ -112,6 +112,38 @@ fn any_status_outside_the_expected_is_a_fail_that_says_so() {
 
 const INTERIM: &str = "HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
 
+/// Also where HEAD asks, which has no body to search.
+#[test]
+fn an_answer_has_the_fields_that_are_expected() {
+    let with = |lines: &[&str]| lines.iter().fold(Answer::status(200), |answer, line| answer.field(line));
+    let expected = "expected ready";
+    let rows = || {
+        vec![
+            ("both", with(&["X-State: ready", "X-Build: 7"]), "-", ""),
+            ("blanks around it", with(&["x-state:  ready ", "x-build: 7"]), "-", ""),
+            ("one of two lines", with(&["X-State: starting", "X-State: ready", "X-Build: 7"]), "-", ""),
+            (
+                "another value",
+                with(&["X-State: starting", "X-Build: 7"]),
+                "header",
+                "header x-state: starting, expected ready",
+            ),
+            ("other letters", with(&["X-State: Ready", "X-Build: 7"]), "header", expected),
+            ("a part of a list", with(&["X-State: ready, set", "X-Build: 7"]), "header", expected),
+            ("no bytes of a text", with(&["X-State: \u{e9}", "X-Build: 7"]), "header", expected),
+            ("one is not there", with(&["X-State: ready"]), "header", "no header x-build"),
+            ("none is there", with(&[]), "header", "no header x-build"),
+            ("status first", Answer::status(503), "status", "503"),
+        ]
+    };
+    for method in ["GET", "HEAD"] {
+        let expect = r#"expect: { headers: { X-State: ready, x-build: "*" } }"#;
+        let probe = format!("probe: {{ path: /healthz, method: {method}, interval: 2s, timeout: 2s, {expect} }}");
+        let origin = samples(&probe, rows());
+        assert!(origin.probes().iter().all(|seen| seen.method == method));
+    }
+}
+
 #[test]
 fn redirect_passes_where_it_is_expected() {
     let moved = Answer::status(302).field("Location: /login");

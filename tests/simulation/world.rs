@@ -180,7 +180,7 @@ impl World {
     }
 }
 
-const REASONS: [Reason; 12] = [
+const REASONS: [Reason; 13] = [
     Reason::Dns,
     Reason::Refused,
     Reason::Unreachable,
@@ -190,6 +190,7 @@ const REASONS: [Reason; 12] = [
     Reason::Reset,
     Reason::Protocol,
     Reason::Status,
+    Reason::Header,
     Reason::Body,
     Reason::TooLarge,
     Reason::Slow,

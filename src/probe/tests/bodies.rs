@@ -10,7 +10,7 @@ const LIMIT: usize = 4096;
 
 fn alive() -> HttpProbe {
     HttpProbe {
-        expect: Expect { status: vec![(200, 299)], body: Some("ALIVE".to_string()) },
+        expect: Expect { status: vec![(200, 299)], headers: Vec::new(), body: Some("ALIVE".to_string()) },
         max_body: LIMIT,
         ..http_probe()
     }

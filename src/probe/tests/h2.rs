@@ -19,7 +19,11 @@ fn http2() -> HttpProbe {
 }
 
 fn alive() -> HttpProbe {
-    HttpProbe { expect: Expect { status: vec![(200, 299)], body: Some("ALIVE".to_string()) }, max_body: 100, ..http2() }
+    HttpProbe {
+        expect: Expect { status: vec![(200, 299)], headers: Vec::new(), body: Some("ALIVE".to_string()) },
+        max_body: 100,
+        ..http2()
+    }
 }
 
 const OK: &[(&str, &str)] = &[(":status", "200")];

@@ -9,7 +9,7 @@ async fn sample(http: HttpProbe, answer: &str) -> Sample {
 }
 
 fn expecting(status: &[(u16, u16)]) -> HttpProbe {
-    HttpProbe { expect: Expect { status: status.to_vec(), body: None }, ..http_probe() }
+    HttpProbe { expect: Expect { status: status.to_vec(), headers: Vec::new(), body: None }, ..http_probe() }
 }
 
 fn head() -> HttpProbe {

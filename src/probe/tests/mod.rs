@@ -34,13 +34,23 @@ fn http_probe() -> HttpProbe {
         host: None,
         host_header: None,
         headers: Vec::new(),
-        expect: Expect { status: vec![(200, 299)], body: None },
+        expect: Expect { status: vec![(200, 299)], headers: Vec::new(), body: None },
         max_body: 64 * 1024,
     }
 }
 
 fn probe(kind: ProbeKind) -> Probe {
-    Probe { kind, port: None, reuse: false, interval: PATIENCE, fast_interval: PATIENCE, timeout: PATIENCE, idle: None }
+    Probe {
+        kind,
+        port: None,
+        reuse: false,
+        bind: None,
+        auth: None,
+        interval: PATIENCE,
+        fast_interval: PATIENCE,
+        timeout: PATIENCE,
+        idle: None,
+    }
 }
 
 fn check(http: HttpProbe, origin: SocketAddr) -> Check {

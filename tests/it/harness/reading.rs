@@ -15,6 +15,8 @@ pub struct Seen {
     pub nth: usize,
     /// The address it was sent to.
     pub local: IpAddr,
+    /// The address it came from.
+    pub peer: IpAddr,
     /// When its header was complete.
     pub at: Instant,
     pub method: String,
@@ -68,9 +70,9 @@ impl<'a> Reader<'a> {
         let mut first = lines.next()?.splitn(3, ' ').map(str::to_owned);
         let (method, target, version) = (first.next()?, first.next()?, first.next()?);
         let lines: Vec<String> = lines.map(str::to_owned).collect();
-        let local = self.stream.local_addr().ok()?.ip();
+        let (local, peer) = (self.stream.local_addr().ok()?.ip(), self.stream.peer_addr().ok()?.ip());
         let (body, complete, probe, at) = (vec![], false, false, now());
-        let mut seen = Seen { connection, nth, local, at, method, target, version, lines, body, complete, probe };
+        let mut seen = Seen { connection, nth, local, peer, at, method, target, version, lines, body, complete, probe };
         let agent = seen.field("user-agent").unwrap_or_default();
         seen.probe = agent.starts_with("pulsegate") && agent.contains("probe");
         Some(seen)
