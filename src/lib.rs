@@ -7,7 +7,7 @@
 //! - live: [`pool`] (a pool while it runs), [`snapshot`] (one generation), [`telemetry`] (what it says of itself)
 //! - edges: [`listener`] (clients), [`proxy`] (a request's way), [`probe`] (asking members), [`tls`] (what
 //!   these two share of TLS), [`disk`] (files that may keep
-//!   us waiting), [`watch`] (files that change), [`discovery`] (names),
+//!   us waiting), [`watch`] (files that change), [`discovery`] (names), [`diagnostics`] (what failing probes saw),
 //!   [`control`] (what operators may do), [`admin`] (how they ask), [`reload`] (another configuration)
 //! - assembly: [`server`], [`cli`]
 //!
@@ -19,6 +19,7 @@ pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod control;
+pub mod diagnostics;
 pub mod discovery;
 pub mod disk;
 pub mod failover;

@@ -127,14 +127,9 @@ pub async fn events(State(control): State<Arc<Control>>, uri: Uri) -> Result<Jso
         last_id: glance.last_id,
         missed: if since.is_some() { glance.missed } else { 0 },
         restarted,
-        next: cursor(log, seen),
+        next: log.cursor(seen),
         events: events.into_iter().map(|event| EventView::from(&**event)).collect(),
     }))
-}
-
-/// The id of an event that no other process gives.
-pub fn cursor(log: &EventLog, id: u64) -> String {
-    format!("{}-{id}", log.instance())
 }
 
 /// From where on events are wanted.
@@ -238,8 +233,8 @@ mod tests {
             ("0".to_owned(), Some(ours(0))),
             ("5".to_owned(), Some(ours(5))),
             ("6".to_owned(), Some(start)),
-            (cursor(&log, 3), Some(ours(3))),
-            (cursor(&log, 6), Some(start)),
+            (log.cursor(3), Some(ours(3))),
+            (log.cursor(6), Some(start)),
             (other.to_owned(), Some(start)),
             ("x-3".to_owned(), None),
             (format!("{}-", log.instance()), None),

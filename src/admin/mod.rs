@@ -8,6 +8,7 @@
 
 mod accept;
 mod config;
+mod diagnostics;
 mod events;
 mod extract;
 mod guard;
@@ -92,6 +93,8 @@ fn reading() -> Vec<Endpoint> {
         ("/api/v1/routes", get(routes::routes)),
         ("/api/v1/events", get(events::events)),
         ("/api/v1/events/stream", get(stream::stream)),
+        ("/api/v1/diagnostics", get(diagnostics::diagnostics)),
+        ("/api/v1/diagnostics/{id}", get(diagnostics::diagnosis)),
         ("/api/v1/config", get(config::config)),
         ("/api/v1/openapi.json", get(openapi::document)),
         ("/api/v1/reload", get(reload::last)),

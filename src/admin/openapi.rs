@@ -14,7 +14,7 @@ use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityRequirement, Secur
 use utoipa::openapi::{self, Content, Ref, RefOr};
 use utoipa::{Modify, OpenApi};
 
-use super::{config, events, metrics, pools, probes, problem, reload, routes, status, stream, words};
+use super::{config, diagnostics, events, metrics, pools, probes, problem, reload, routes, status, stream, words};
 
 /// The document of the API.
 #[derive(OpenApi)]
@@ -31,6 +31,8 @@ use super::{config, events, metrics, pools, probes, problem, reload, routes, sta
         routes::routes,
         events::events,
         stream::stream,
+        diagnostics::diagnostics,
+        diagnostics::diagnosis,
         config::config,
         reload::last,
         reload::reload,

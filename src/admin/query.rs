@@ -12,7 +12,8 @@ use super::problem::Problem;
 
 /// Where the handler knows of parameters, and where those who ask are configured by others and may have one for us to ignore:
 /// a restart by a supervisor would be too much for it.
-const OTHERS: [&str; 5] = ["/livez", "/readyz", "/metrics", "/api/v1/events", "/api/v1/events/stream"];
+const OTHERS: [&str; 6] =
+    ["/livez", "/readyz", "/metrics", "/api/v1/events", "/api/v1/events/stream", "/api/v1/diagnostics"];
 
 /// Refuses parameters where there are none: whoever writes one means something by it.
 pub async fn none(request: Request, next: Next) -> Response {

@@ -20,7 +20,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::sleep;
 
 use super::accept::Stay;
-use super::events::{EventView, Filter, Since, cursor};
+use super::events::{EventView, Filter, Since};
 use super::problem::Problem;
 use super::query::{Query, bad};
 use crate::control::Control;
@@ -138,7 +138,7 @@ impl Reader {
                 _ = self.ending.wait_for(|ending| *ending) => return None,
                 () = sleep(self.keep_alive) => {
                     // The id tells one who wants few of the events how far it has come.
-                    return Some(format!(": keep-alive\nid: {}\n\n", cursor(&self.log, self.id)));
+                    return Some(format!(": keep-alive\nid: {}\n\n", self.log.cursor(self.id)));
                 }
             }
         }
@@ -158,7 +158,7 @@ impl Reader {
             for event in glance.events.iter().filter(|event| self.filter.wants(event)) {
                 // Neither numbers and texts nor writing to memory can fail.
                 let data = serde_json::to_string(&EventView::from(&**event)).unwrap_or_default();
-                let _ = write!(text, "id: {}\ndata: {data}\n\n", cursor(&self.log, event.id));
+                let _ = write!(text, "id: {}\ndata: {data}\n\n", self.log.cursor(event.id));
             }
         }
         text
@@ -169,7 +169,7 @@ impl Reader {
 fn missed_event(log: &EventLog, missed: u64, restarted: bool) -> String {
     let first_id = log.glance(0, 0).first_id;
     let data = json!({ "missed": missed, "restarted": restarted, "first_id": first_id });
-    format!("event: missed\nid: {}\ndata: {data}\n\n", cursor(log, first_id - 1))
+    format!("event: missed\nid: {}\ndata: {data}\n\n", log.cursor(first_id - 1))
 }
 
 #[cfg(test)]
@@ -224,7 +224,7 @@ mod tests {
         stage.publish(1700);
         let text = stage.next(&mut reader).expect("something");
         let (missed, rest) = text.split_once("\n\n").expect("an event");
-        let cursor = cursor(&stage.log, 700);
+        let cursor = stage.log.cursor(700);
         let expected =
             format!("event: missed\nid: {cursor}\ndata: {{\"first_id\":701,\"missed\":700,\"restarted\":false}}");
         assert_eq!(missed, expected);
@@ -252,7 +252,7 @@ mod tests {
         let mut reader = stage.reader(Since::default(), Filter::of(&query).expect("a kind"));
         stage.next(&mut reader);
         stage.publish(200);
-        assert_eq!(stage.next(&mut reader), Some(format!(": keep-alive\nid: {}\n\n", cursor(&stage.log, 200))));
+        assert_eq!(stage.next(&mut reader), Some(format!(": keep-alive\nid: {}\n\n", stage.log.cursor(200))));
     }
 
     #[test]

@@ -11,6 +11,7 @@ use std::time::Duration;
 use ipnet::IpNet;
 
 use super::access_log::AccessLog;
+use super::diagnostics::Diagnostics;
 use super::proof::{Proof, Secret};
 use crate::balance::Policy;
 use crate::health::{Admin, Rules};
@@ -39,6 +40,8 @@ pub struct Config {
     pub max_concurrent_probes: usize,
     /// Probes a second, over all pools; `None`: as many as the intervals come to.
     pub max_probes_per_second: Option<u32>,
+    /// What is kept of members that become unhealthy; `None`: nothing.
+    pub diagnostics: Option<Diagnostics>,
     /// Threads that serve clients; `None`: one for each processor.
     pub threads: Option<usize>,
     /// How names are resolved.

@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 
 use super::access_log::{AccessLog, LogFilter, LogFormat, Sink, spell_sample};
+use super::diagnostics::Diagnostics;
 use super::domain::{
     Alpn, Capacity, Config, GrpcProbe, HashKey, HttpProbe, Idle, Limits, Listener, Member, Pool, Probe, ProbeKind,
     ProbeMethod, Queue, Resolver, Retries, Service, Tls, Tunnels, Upstream, UpstreamHost,
@@ -45,6 +46,7 @@ impl Config {
             ("drain_timeout", Some(json!(span(self.drain_timeout)))),
             ("max_concurrent_probes", Some(json!(self.max_concurrent_probes))),
             ("max_probes_per_second", self.max_probes_per_second.map(|most| json!(most))),
+            ("diagnostics", self.diagnostics.as_ref().map(diagnostics)),
             ("threads", Some(json!(self.threads))),
             ("resolver", Some(resolver(&self.resolver))),
             ("reload", Some(json!({ "watch": self.reload.watch, "every": span(self.reload.every) }))),
@@ -75,6 +77,15 @@ impl Pool {
         differing.extend(mine.into_iter().map(|(key, _)| key));
         differing.into_iter().collect()
     }
+}
+
+fn diagnostics(diagnostics: &Diagnostics) -> Value {
+    let Diagnostics { path, max_files, max_bytes } = diagnostics;
+    json!({
+        "path": escape(&path.display().to_string()),
+        "max_files": max_files,
+        "max_bytes": spell_bytes(*max_bytes),
+    })
 }
 
 fn access_log(log: &AccessLog) -> Value {

@@ -32,6 +32,7 @@ pub(super) struct File {
     pub(super) drain_timeout: Written<Duration>,
     pub(super) max_concurrent_probes: Written<u64>,
     pub(super) max_probes_per_second: Written<u64>,
+    pub(super) diagnostics: Option<Or<Off, DiagnosticsKeys>>,
     pub(super) threads: Written<u64>,
     pub(super) resolver: Option<ResolverKeys>,
     pub(super) reload: Option<ReloadKeys>,
@@ -76,6 +77,18 @@ pub(super) struct FilterKeys {
     pub(super) status: Written<Statuses>,
     pub(super) min_duration: Written<Duration>,
     pub(super) sample: Written<Sample>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(
+    default,
+    deny_unknown_fields,
+    expecting = "`off`, or a mapping such as `{ path: /var/lib/pulsegate/diagnostics }`"
+)]
+pub(super) struct DiagnosticsKeys {
+    pub(super) path: Written<Text>,
+    pub(super) max_files: Written<u64>,
+    pub(super) max_bytes: Written<Bytes>,
 }
 
 #[derive(Debug, Default, Deserialize)]

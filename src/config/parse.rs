@@ -10,6 +10,7 @@ use std::time::Duration;
 use ipnet::IpNet;
 
 use super::access_log::access_log;
+use super::diagnostics::diagnostics;
 use super::domain::{AdminListener, Config, Limits, Listener, Pool, Reload};
 use super::file::{AdminKeys, File, ListenerKeys, ReloadKeys};
 use super::places::At;
@@ -36,6 +37,7 @@ pub(super) fn config(file: &File, at: At<'_>, problems: &mut Problems) -> Config
     let max_probes_per_second = top.count("max_probes_per_second", &file.max_probes_per_second, 1..=1_000_000);
     let resolver = resolver(file.resolver.as_ref(), &mut top);
     let reload = reload(file.reload.as_ref(), &mut top);
+    let diagnostics = diagnostics(file.diagnostics.as_ref(), &mut top);
     let threads = top.count("threads", &file.threads, 1..=1024);
     let lame_duck = top.span("lame_duck", &file.lame_duck, Duration::ZERO..=DAY);
     let drain_timeout = top.span("drain_timeout", &file.drain_timeout, Duration::ZERO..=DAY);
@@ -56,6 +58,7 @@ pub(super) fn config(file: &File, at: At<'_>, problems: &mut Problems) -> Config
         routes,
         max_concurrent_probes: max_concurrent_probes.unwrap_or(8192),
         max_probes_per_second,
+        diagnostics,
         threads,
         resolver,
         reload,

@@ -29,12 +29,13 @@ pub use update::{Few, keep_up};
 
 use crate::clock;
 use crate::config::{Config, Probe, Problem};
+use crate::diagnostics::Diagnostics;
 use crate::discovery::Desk;
 use crate::failover::Switchboard;
 use crate::health::{Admin, MemberId, Mode};
 use crate::listener::Traffic;
 use crate::pool::{Audience, Member, Pool};
-use crate::probe::{Check, Idle, Prober, Recipe, Target};
+use crate::probe::{Check, Idle, Prober, Recipe, Report, Taping, Target};
 use crate::snapshot::{Found, Located, Served, Snapshot};
 use crate::telemetry::{AccessLog, EventLog, Logging};
 use crate::tls::TlsError;
@@ -104,6 +105,7 @@ pub struct Control {
     logging: Logging,
     traffic: Arc<Traffic>,
     prober: Arc<Prober>,
+    diagnostics: Arc<Diagnostics>,
     draining: AtomicBool,
     reloading: tokio::sync::Mutex<()>,
     reloads: Reloads,
@@ -140,6 +142,7 @@ impl Control {
             logging,
             traffic,
             prober,
+            diagnostics: Arc::default(),
             draining: AtomicBool::new(false),
             reloading: tokio::sync::Mutex::new(()),
             reloads,
@@ -150,6 +153,7 @@ impl Control {
             update::tell_of_shared(name, &following.prepared.found, &nobody);
             prepare::tell_of_odd(&served.config, &following.prepared, &nobody);
         }
+        control.diagnose(&pools.config);
         control.follow(&mut following);
         drop(following);
         Ok(control)
@@ -239,6 +243,11 @@ impl Control {
         &self.prober
     }
 
+    /// What is kept of members that became unhealthy.
+    pub fn diagnostics(&self) -> &Arc<Diagnostics> {
+        &self.diagnostics
+    }
+
     /// What is going on.
     pub fn traffic(&self) -> &Traffic {
         &self.traffic
@@ -290,6 +299,7 @@ impl Control {
         }
         self.prober.set_places(next.config.max_concurrent_probes);
         self.prober.set_ceiling(next.config.max_probes_per_second);
+        self.diagnose(&next.config);
         self.follow(&mut following);
         next
     }
@@ -311,18 +321,37 @@ impl Control {
         self.following.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Keeps what probes see of members that become unhealthy, as `config` wants it.
+    fn diagnose(&self, config: &Config) {
+        self.prober.set_taping(if config.diagnostics.is_some() { Taping::On } else { Taping::Off });
+        self.diagnostics.set(config.diagnostics.clone());
+    }
+
     /// Makes the prober follow exactly the members that are to be probed, and wakes pools at their deadlines.
     fn follow(&self, following: &mut Following) {
         let snapshot = self.snapshot();
         let recipes = &following.prepared.recipes;
         let recipe_of = |pool: &Arc<Served>| recipes.get(&pool.config.name);
-        let targets = snapshot.pools.values().filter_map(|pool| targets(pool, recipe_of(pool)?));
+        let targets = snapshot.pools.values().filter_map(|pool| targets(self, pool, recipe_of(pool)?));
         self.prober.follow(targets.flatten().collect());
         following.errands.drain(..).for_each(|errand| errand.abort());
         following.errands.extend(alarm(&snapshot));
         following.errands.extend(self.wakers(&snapshot));
         self.switchboard.follow(clock::monotonic(), snapshot.switches());
         following.errands.push(tokio::spawn(fail_back(self.switchboard.clone())).abort_handle());
+    }
+
+    /// Tells a pool of its member's samples, and keeps what was seen where it has become unhealthy.
+    fn report(&self, pool: &Arc<Pool>, id: MemberId, fingerprint: u64) -> Report {
+        let (pool, events, diagnostics) = (pool.clone(), self.events().clone(), self.diagnostics.clone());
+        Arc::new(move |now, sample, tracks| {
+            let seen = (sample.status, sample.phases);
+            let heard = pool.report(now, id, fingerprint, sample)?;
+            if let (Some(fall), Some(tracks)) = (&heard.fall, tracks) {
+                diagnostics.keep(&events.cursor(fall.id), fall, seen, || tracks.exchange());
+            }
+            Some(heard.pace)
+        })
     }
 
     /// One task for each pool that is probed more rarely while nobody uses it: it has the pool probed when somebody does.
@@ -338,7 +367,7 @@ impl Control {
 }
 
 /// The members of a pool that are to be probed; `None`: it has no probe.
-fn targets(served: &Served, recipe: &Arc<Recipe>) -> Option<Vec<Target>> {
+fn targets(control: &Control, served: &Served, recipe: &Arc<Recipe>) -> Option<Vec<Target>> {
     let (pool, probe) = (&served.live, served.config.probe.as_ref()?);
     // Under the pool's lock only what is needed is noted down; reports wait meanwhile.
     let probed: Vec<_> = pool.read(|health, members| {
@@ -353,7 +382,6 @@ fn targets(served: &Served, recipe: &Arc<Recipe>) -> Option<Vec<Target>> {
         address.set_port(probe.port.unwrap_or(address.port()));
         // It could be made when the configuration was prepared.
         let check = Check::new(recipe, &served.host_of(&live.key().name), address).ok()?;
-        let reported = pool.clone();
         Some(Target {
             pool: pool.name().clone(),
             member: id,
@@ -367,7 +395,7 @@ fn targets(served: &Served, recipe: &Arc<Recipe>) -> Option<Vec<Target>> {
                 let used = pool.clone();
                 Idle { interval: idle.interval, is_idle: Arc::new(move |now| used.usage().is_idle(now, idle.after)) }
             }),
-            report: Arc::new(move |now, sample| reported.report(now, id, fingerprint, sample)),
+            report: control.report(pool, id, fingerprint),
             next_probe_at: live.next_probe_at().clone(),
         })
     };

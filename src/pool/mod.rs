@@ -50,7 +50,8 @@ use hall::{Entry, Hall};
 
 use crate::balance::Policy;
 use crate::config::Capacity;
-use crate::health::{Admin, Change, MemberId, Mode, Pace, PoolHealth, Sample};
+use crate::health::{Admin, Change, MemberId, Mode, Pace, PoolHealth, Sample, Verdict};
+use crate::telemetry::{Event, Kind};
 
 /// Requests that may wait for a first verdict at once; one too many is refused (health.md §2).
 const WAITERS: usize = 10_000;
@@ -68,6 +69,15 @@ pub struct Pool {
     usage: Usage,
     tally: PoolTally,
     audience: Arc<Audience>,
+}
+
+/// What came of a probe's sample.
+#[derive(Debug)]
+pub struct Heard {
+    /// How soon the next is wanted.
+    pub pace: Pace,
+    /// What was announced where the member has become unhealthy by it.
+    pub fall: Option<Arc<Event>>,
 }
 
 /// Who asks for a member.
@@ -203,7 +213,7 @@ impl Pool {
     }
 
     /// A probe's sample. `None`: the member is gone or another, or the pool is, and nothing was learnt.
-    pub fn report(&self, now: Duration, id: MemberId, fingerprint: u64, sample: Sample) -> Option<Pace> {
+    pub fn report(&self, now: Duration, id: MemberId, fingerprint: u64, sample: Sample) -> Option<Heard> {
         let mut board = self.board();
         board.health.member(id).filter(|m| m.spec().fingerprint == fingerprint)?;
         let index = board.health.index_of(id).filter(|index| !board.members[*index].is_removed())?;
@@ -215,8 +225,14 @@ impl Pool {
         let latency_changed = board.members[index].learn(member);
         board.roster_is_stale |= latency_changed && matches!(board.policy, Policy::Fastest { .. });
         let is_due = board.new_roster_is_due(now);
-        self.publish(&mut board, now, &changes, is_due);
-        Some(pace)
+        let told = self.publish(&mut board, now, &changes, is_due);
+        let fell =
+            |change: &Change| matches!(change, Change::Verdict { member, to: Verdict::Unhealthy, .. } if *member == id);
+        let is_of_it =
+            |event: &Arc<Event>| event.kind == Kind::Member && event.to.as_deref() == Some(Verdict::Unhealthy.as_str());
+        // A probe turns one verdict.
+        let fall = told.into_iter().find(is_of_it).filter(|_| changes.iter().any(fell));
+        Some(Heard { pace, fall })
     }
 
     /// An operator's word on a member; false when there is no such member.
@@ -259,16 +275,15 @@ impl Pool {
 
     /// Makes what changed visible to requests first, then to people and to whoever goes by it; only then are those woken who
     /// wait, so that one whose route leads elsewhere by now sees that.
-    fn publish(&self, board: &mut Board, now: Duration, changes: &[Change], rebuild: bool) {
+    fn publish(&self, board: &mut Board, now: Duration, changes: &[Change], rebuild: bool) -> Vec<Arc<Event>> {
         if changes.is_empty() && !rebuild {
-            return;
+            return Vec::new();
         }
         self.show(board, now);
         // A latency alone changes who is picked, and nothing that anyone else goes by.
-        if !changes.is_empty() {
-            self.tell(board, now, changes);
-        }
+        let told = if changes.is_empty() { Vec::new() } else { self.tell(board, now, changes) };
         self.wake();
+        told
     }
 
     /// Makes what changed visible to requests.
@@ -287,10 +302,11 @@ impl Pool {
     }
 
     /// Counts, tells people, and has everyone look who goes by how the pool stands.
-    fn tell(&self, board: &Board, now: Duration, changes: &[Change]) {
+    fn tell(&self, board: &Board, now: Duration, changes: &[Change]) -> Vec<Arc<Event>> {
         changes.iter().for_each(|change| self.count(board, change));
-        self.audience.events.announce(&self.name, &board.health, changes);
+        let told = self.audience.events.announce(&self.name, &board.health, changes);
         self.audience.look(now, &self.name, &self.roster.load());
+        told
     }
 
     fn count(&self, board: &Board, change: &Change) {

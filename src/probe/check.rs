@@ -29,6 +29,12 @@ use crate::tls::{Files, TlsError};
 
 /// Bytes of each direction, and of the body, that an [`Exchange`] shows at most.
 const SHOWN: usize = 64 * 1024;
+/// Bytes of each direction that are taped while somebody may want to see them afterwards: a request and an answer's header.
+const TAPED: usize = 8 * 1024;
+/// The same of the body.
+const TAPED_BODY: usize = 4 * 1024;
+/// How long the body of a wrong answer is waited for then: mostly it has come with the header.
+const MOMENT: Duration = Duration::from_millis(50);
 /// Of what came, so many bytes are kept in any case, to say what it began with where it is not HTTP.
 const QUOTED: usize = 64;
 
@@ -230,36 +236,20 @@ impl Check {
 
     /// Makes the probe, on the connection of the one before where these probes keep theirs and it still stands.
     pub async fn run_again(&self, kept: &mut Kept) -> Sample {
-        self.perform(kept, &mut Trail::new(0, self.recipe.timeout)).await
+        self.perform(kept, &mut Trail::new(Keep::NOTHING, self.recipe.timeout)).await
+    }
+
+    /// The same, and keeps a little of what passed, in case that somebody wants to see it afterwards.
+    pub async fn run_taped(&self, kept: &mut Kept) -> (Sample, Tracks<'_>) {
+        let mut trail = Trail::new(Keep::A_LITTLE, self.recipe.timeout);
+        (self.perform(kept, &mut trail).await, Tracks { check: self, trail })
     }
 
     /// Makes the probe and keeps what passed. Where the answer's header decides, the body is read all the same.
     pub async fn record(&self) -> (Sample, Exchange) {
-        let mut trail = Trail::new(SHOWN, self.recipe.timeout);
+        let mut trail = Trail::new(Keep::MUCH, self.recipe.timeout);
         let sample = self.perform(&mut Kept::default(), &mut trail).await;
-        let mask = &self.recipe.mask;
-        let exchange = match self.recipe.question.as_ref().map(|question| question.way().version) {
-            Some(Version::Http2) => Exchange {
-                peer: self.peer,
-                tls: self.secured(),
-                sent: mask.covered(trail.script.sent),
-                received: mask.covered(match trail.script.head.is_empty() {
-                    true => unframed(&trail.tape),
-                    false => trail.script.head,
-                }),
-                body: mask.covered(trail.body),
-                trailers: mask.covered(trail.script.trailers),
-            },
-            _ => Exchange {
-                peer: self.peer,
-                tls: self.secured(),
-                sent: mask.covered(trail.tape.sent()),
-                received: mask.covered(trail.tape.received()),
-                body: mask.covered(trail.body),
-                trailers: Vec::new(),
-            },
-        };
-        (sample, exchange)
+        (sample, Tracks { check: self, trail }.exchange())
     }
 
     fn secured(&self) -> Option<Secured> {
@@ -348,6 +338,52 @@ fn unframed(tape: &Tape) -> Vec<u8> {
     if is_http2(&received) { Vec::new() } else { received }
 }
 
+/// What a probe that is over has left, of which an [`Exchange`] can be made.
+#[derive(Debug)]
+pub struct Tracks<'a> {
+    check: &'a Check,
+    trail: Trail,
+}
+
+impl Tracks<'_> {
+    /// What passed.
+    pub fn exchange(&self) -> Exchange {
+        let (recipe, trail) = (&self.check.recipe, &self.trail);
+        let some = |lines: &Vec<u8>| lines[..lines.len().min(trail.keep.tape)].to_vec();
+        let version = recipe.question.as_ref().map(|question| question.way().version);
+        let (sent, received) = match version {
+            Some(Version::Http2) if trail.script.head.is_empty() => (some(&trail.script.sent), unframed(&trail.tape)),
+            Some(Version::Http2) => (some(&trail.script.sent), some(&trail.script.head)),
+            _ => (trail.tape.sent(), trail.tape.received()),
+        };
+        Exchange {
+            peer: self.check.peer,
+            tls: self.check.secured(),
+            sent: recipe.mask.covered(sent),
+            received: recipe.mask.covered(received),
+            body: recipe.mask.covered(trail.body.clone()),
+            trailers: recipe.mask.covered(some(&trail.script.trailers)),
+        }
+    }
+}
+
+/// How much of an exchange is kept, in bytes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Keep {
+    /// Of each direction.
+    tape: usize,
+    /// Of the body.
+    body: usize,
+    /// How long the rest of an answer that is wrong already is waited for.
+    patience: Duration,
+}
+
+impl Keep {
+    const NOTHING: Keep = Keep { tape: QUOTED, body: 0, patience: Duration::ZERO };
+    const A_LITTLE: Keep = Keep { tape: TAPED, body: TAPED_BODY, patience: MOMENT };
+    const MUCH: Keep = Keep { tape: SHOWN, body: SHOWN, patience: Duration::MAX };
+}
+
 /// What is known of a probe while it runs, and stays known when its time is over.
 #[derive(Debug)]
 pub(super) struct Trail {
@@ -362,8 +398,7 @@ pub(super) struct Trail {
     pub(super) script: Script,
     /// The answer has been read to its end.
     pub(super) complete: bool,
-    /// Bytes of the body to keep.
-    pub(super) keep: usize,
+    keep: Keep,
     pub(super) body: Vec<u8>,
     /// The probe has failed already, and what still runs only shows more of the answer.
     decided: Option<Failure>,
@@ -371,7 +406,7 @@ pub(super) struct Trail {
 }
 
 impl Trail {
-    fn new(keep: usize, timeout: Duration) -> Trail {
+    fn new(keep: Keep, timeout: Duration) -> Trail {
         let started = Instant::now();
         Trail {
             started,
@@ -379,7 +414,7 @@ impl Trail {
             stage: Stage::Dialling,
             phases: Phases::default(),
             status: None,
-            tape: Tape::new(keep.max(QUOTED)),
+            tape: Tape::new(keep.tape),
             script: Script::default(),
             complete: false,
             keep,
@@ -391,20 +426,20 @@ impl Trail {
 
     /// The next request on a connection that stands, with this tape.
     fn resume(&mut self, tape: &Tape) {
-        tape.restart();
+        tape.restart(self.keep.tape);
         self.tape = tape.clone();
         self.started = Instant::now();
     }
 
     /// Nothing has happened: another connection is tried, in what time is left.
     fn restart(&mut self) {
-        self.tape = Tape::new(self.keep.max(QUOTED));
+        self.tape = Tape::new(self.keep.tape);
         self.started = Instant::now();
         self.stage = Stage::Dialling;
     }
 
     fn asks<B>(&mut self, version: Version, message: &::http::Request<B>) {
-        if version == Version::Http2 && self.keep > 0 {
+        if version == Version::Http2 && self.shows() {
             self.script.asks(message);
         }
     }
@@ -416,7 +451,7 @@ impl Trail {
             // Frames that are no answer come before it; its header comes in one of its own.
             Version::Http2 => self.tape.last_read(),
         };
-        if version == Version::Http2 && self.keep > 0 {
+        if version == Version::Http2 && self.shows() {
             self.script.answers(answer);
         }
         self.phases.first_byte = first.map(|at| at.saturating_duration_since(self.started));
@@ -426,7 +461,7 @@ impl Trail {
 
     /// The fields after the body are there.
     pub(super) fn ends(&mut self, trailers: &::http::HeaderMap) {
-        if self.keep > 0 {
+        if self.shows() {
             self.script.ends(trailers);
         }
     }
@@ -452,8 +487,23 @@ impl Trail {
 
     /// Keeps a piece of the body, where somebody wants to see it.
     pub(super) fn keep(&mut self, piece: &[u8]) {
-        let room = self.keep.saturating_sub(self.body.len());
-        self.body.extend_from_slice(&piece[..piece.len().min(room)]);
+        let piece = &piece[..piece.len().min(self.room())];
+        self.body.extend_from_slice(piece);
+    }
+
+    /// Somebody may want to see what passed.
+    pub(super) fn shows(&self) -> bool {
+        self.keep.body > 0
+    }
+
+    /// How much more of the body may be kept.
+    pub(super) fn room(&self) -> usize {
+        self.keep.body.saturating_sub(self.body.len())
+    }
+
+    /// How long the rest of an answer that is wrong already is waited for.
+    pub(super) fn patience(&self) -> Duration {
+        self.keep.patience
     }
 
     fn sample(&self, result: Result<(), Failure>) -> Sample {

@@ -98,7 +98,7 @@ impl Question {
 
     /// The request's message, for people.
     pub(super) fn show(&self, trail: &mut Trail) {
-        if trail.keep > 0 {
+        if trail.shows() {
             trail.script.sent.extend_from_slice(format!("service: {:?}\r\n", self.service).as_bytes());
         }
     }

@@ -169,15 +169,20 @@ impl Question {
 
 /// Keeps the beginning of a body that decides nothing any more, where somebody wants to see it.
 pub(super) async fn show(mut body: Incoming, trail: &mut Trail) {
-    while trail.body.len() < trail.keep {
-        match body.frame().await {
-            Some(Ok(frame)) => {
-                frame.data_ref().into_iter().for_each(|piece| trail.keep(piece));
-                frame.trailers_ref().into_iter().for_each(|trailers| trail.ends(trailers));
+    let patience = trail.patience();
+    let rest = async {
+        while trail.room() > 0 {
+            match body.frame().await {
+                Some(Ok(frame)) => {
+                    frame.data_ref().into_iter().for_each(|piece| trail.keep(piece));
+                    frame.trailers_ref().into_iter().for_each(|trailers| trail.ends(trailers));
+                }
+                _ => return,
             }
-            _ => return,
         }
-    }
+    };
+    // What did not come in time is not shown, and that is all.
+    let _ = tokio::time::timeout(patience, rest).await;
 }
 
 /// The fields of a request but Host: `ours`, unless the operator wrote the same, and the proof.

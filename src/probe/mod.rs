@@ -31,9 +31,9 @@ mod way;
 mod tests;
 
 pub use ceiling::{Demand, Stretch};
-pub use check::{Check, CheckError, Exchange, Recipe, Secured};
+pub use check::{Check, CheckError, Exchange, Recipe, Secured, Tracks};
 pub use counters::Counters;
 pub use prober::Prober;
 pub use session::Kept;
-pub use target::{Idle, Listed, Report, Target};
+pub use target::{Idle, Listed, Report, Taping, Target};
 pub use tcp::try_source;

@@ -19,7 +19,7 @@ use tokio::sync::{Notify, watch};
 use super::ceiling::{Demand, Stretch};
 use super::posts::{Post, Posts, by_question};
 use super::task::{Desk, Notes, Task};
-use super::{Counters, Listed, Target, schedule};
+use super::{Counters, Listed, Taping, Target, schedule};
 use crate::clock;
 use crate::health::MemberId;
 
@@ -113,6 +113,11 @@ impl Prober {
     /// Another limit on probes in flight; those that are stay in flight.
     pub fn set_places(&self, places: usize) {
         self.desk.set_places(places);
+    }
+
+    /// Whether probes to come leave tracks.
+    pub fn set_taping(&self, taping: Taping) {
+        self.desk.set_taping(taping);
     }
 
     /// Probes a member now, or as soon as the probe in flight is over; false: nobody follows it.

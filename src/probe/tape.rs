@@ -53,9 +53,10 @@ impl Tape {
         self.recording().tls.clone()
     }
 
-    /// Another request begins: nothing of it was sent and nothing came.
-    pub(super) fn restart(&self) {
+    /// Another request begins: nothing of it was sent and nothing came; so many bytes of it are kept.
+    pub(super) fn restart(&self, keep: usize) {
         let mut recording = self.recording();
+        recording.keep = keep;
         (recording.first_read, recording.last_read) = (None, None);
         recording.sent.clear();
         recording.received.clear();

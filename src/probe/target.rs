@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use super::Check;
+use super::{Check, Tracks};
 use crate::health::{MemberId, Pace, Sample};
 
-/// Takes a sample, at its (monotonic) time, and says how soon the next is wanted; `None`: the member is gone.
-pub type Report = Arc<dyn Fn(Duration, Sample) -> Option<Pace> + Send + Sync>;
+/// Takes a sample, at its (monotonic) time, with what its probe left where that is taped, and says how soon the next is
+/// wanted; `None`: the member is gone.
+pub type Report = Arc<dyn Fn(Duration, Sample, Option<&Tracks<'_>>) -> Option<Pace> + Send + Sync>;
 
 /// A member of a pool, by the pool's name.
 pub(super) type MemberOf = (Arc<str>, MemberId);
@@ -40,6 +41,15 @@ pub struct Target {
     pub report: Report,
     /// Where the start of the next probe is written, in microseconds of monotonic time; 0: none is planned.
     pub next_probe_at: Arc<AtomicU64>,
+}
+
+/// Whether a little of what passes is kept while a probe lasts, for its report.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Taping {
+    /// For whoever may want to see what a fail was like.
+    On,
+    /// Nobody does.
+    Off,
 }
 
 /// A pace for what nobody uses (F9).

@@ -18,7 +18,7 @@ use super::ceiling::Lane;
 use super::gate::{Claim, Gate};
 use super::schedule::{Ask, Last, Tempo, Timetable};
 use super::target::MemberOf;
-use super::{Counters, Idle, Kept, Target};
+use super::{Counters, Idle, Kept, Taping, Target, Tracks};
 use crate::clock;
 use crate::health::{Class, Outcome, Pace, Reason, Sample};
 
@@ -34,6 +34,7 @@ pub(super) struct Desk {
     places: Mutex<Arc<Semaphore>>,
     first_round: Semaphore,
     gate: Arc<Gate>,
+    is_taping: AtomicBool,
     counters: Arc<Counters>,
 }
 
@@ -44,6 +45,7 @@ impl Desk {
             places: Mutex::new(semaphore(places)),
             first_round: Semaphore::new(FIRST_ROUND),
             gate: Arc::default(),
+            is_taping: AtomicBool::new(false),
             counters: Arc::default(),
         }
     }
@@ -60,6 +62,11 @@ impl Desk {
     /// So many places from now on. Who has one of the old keeps it, and who waits for one gets it as they are given back.
     pub(super) fn set_places(&self, places: usize) {
         *self.places.lock().unwrap_or_else(PoisonError::into_inner) = semaphore(places);
+    }
+
+    /// Whether probes leave tracks from now on.
+    pub(super) fn set_taping(&self, taping: Taping) {
+        self.is_taping.store(taping == Taping::On, Relaxed);
     }
 
     async fn place(&self) -> Option<OwnedSemaphorePermit> {
@@ -224,22 +231,33 @@ impl Task {
         let started = clock::monotonic();
         self.note(call, started);
         // On the heap while it runs: ten thousand tasks that only wait would have room for it otherwise.
-        let sample = Box::pin(check.run_again(&mut self.kept)).await;
+        let (sample, tracks) = match self.desk.is_taping.load(Relaxed) {
+            true => {
+                let (sample, tracks) = Box::pin(check.run_taped(&mut self.kept)).await;
+                (sample, Some(tracks))
+            }
+            false => (Box::pin(check.run_again(&mut self.kept)).await, None),
+        };
         let ended = clock::monotonic();
         flight.land(&sample);
         drop((place, seat));
         self.tell_of_a_new_failure(&sample);
         let planned = if let Call::Due(due) = call { due.min(started) } else { started };
-        let doubting = self.report(ended, &sample)?;
+        let doubting = self.report(ended, &sample, tracks.as_ref())?;
         Ok(doubting.map(|doubting| Round { last: Last { planned, started, ended }, doubting }))
     }
 
     /// Tells everyone, also those after one who panics. Who is told may be others than when the probe began: a reload
     /// brings its own. Answers with those who doubt; `None`: nobody knows the member any more.
-    fn report(&self, now: Duration, sample: &Sample) -> Result<Option<Vec<MemberOf>>, Panic> {
+    fn report(
+        &self,
+        now: Duration,
+        sample: &Sample,
+        tracks: Option<&Tracks<'_>>,
+    ) -> Result<Option<Vec<MemberOf>>, Panic> {
         let targets = self.targets.borrow().clone();
         let tell = |target: &Target| {
-            catch_unwind(AssertUnwindSafe(|| (target.report)(now, sample.clone()))).map_err(Panic::new)
+            catch_unwind(AssertUnwindSafe(|| (target.report)(now, sample.clone(), tracks))).map_err(Panic::new)
         };
         let told: Vec<_> = targets.iter().map(tell).collect();
         let paces: Vec<_> = told.into_iter().collect::<Result<_, _>>()?;

@@ -296,6 +296,7 @@ fn sections(old: &Config, new: &Config) -> Vec<&'static str> {
         routes: _,
         max_concurrent_probes,
         max_probes_per_second,
+        diagnostics,
         threads: _,
         resolver,
         reload,
@@ -308,6 +309,7 @@ fn sections(old: &Config, new: &Config) -> Vec<&'static str> {
         ("drain_timeout", *drain_timeout != old.drain_timeout),
         ("max_concurrent_probes", *max_concurrent_probes != old.max_concurrent_probes),
         ("max_probes_per_second", *max_probes_per_second != old.max_probes_per_second),
+        ("diagnostics", *diagnostics != old.diagnostics),
         ("resolver", *resolver != old.resolver),
         ("reload", *reload != old.reload),
     ];

@@ -247,6 +247,11 @@ impl EventLog {
         &self.instance
     }
 
+    /// The id of an event that no other process gives.
+    pub fn cursor(&self, id: u64) -> String {
+        format!("{}-{id}", self.instance)
+    }
+
     /// The id of the latest event, to be waited on. Whoever is late loses nothing but what is not remembered any more.
     pub fn latest(&self) -> watch::Receiver<u64> {
         self.last_id.subscribe()

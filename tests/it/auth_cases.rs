@@ -31,12 +31,15 @@ fn a_probe_proves_who_it_is_and_nobody_else_learns_how() {
     let members = [origin.to_string()];
     let preset = "preset: app_service\nprobe: { path: /healthz, interval: 200ms, timeout: 200ms, consecutive: { failures: 2 }, \
                   auth: { secret: \"${HEALTH_SECRET}\" }, expect: { headers: { x-you-sent: \"-\" }, status: \"200-599\" } }";
-    let config = config_of(&members, preset);
+    let config = format!("diagnostics: {{ path: diagnostics }}\n{}", config_of(&members, preset));
     let env = [("HEALTH_SECRET", SECRET), ("PULSEGATE_LOG", "trace")];
     let proxy = Proxy::start_with(&config, &env);
     eventually("it is asked and judged", || proxy.member("web", &origin.address())["verdict"] == "unhealthy");
     assert!(proofs(&origin, "x-ms-auth-internal-token").iter().all(|proof| proof.as_deref() == Some(PROOF)));
-    let pages = ["config", "pools", "events"];
+    let listed = || proxy.admin_get("/api/v1/diagnostics").json();
+    eventually("what was seen is kept", || listed()["diagnostics"].as_array().is_some_and(|all| !all.is_empty()));
+    let id = listed()["diagnostics"][0]["id"].as_str().expect("an id").to_owned();
+    let pages = ["config", "pools", "events", "diagnostics", &format!("diagnostics/{id}")];
     let mut shown: Vec<String> = pages.iter().map(|page| proxy.admin_get(&format!("/api/v1/{page}")).text()).collect();
     shown.push(proxy.admin_get("/metrics").text());
     shown.extend(proxy.log().into_iter().map(|line| line.raw));
@@ -49,6 +52,7 @@ fn a_probe_proves_who_it_is_and_nobody_else_learns_how() {
     }
     assert!(shown.iter().any(|text| text.contains("X-Ms-Auth-Internal-Token: ********")), "{shown:?}");
     assert!(shown[0].contains("\"secret\":\"********\""), "{}", shown[0]);
+    assert!(shown[4].contains("********") && shown[4].contains("got"), "{}", shown[4]);
 }
 
 #[test]

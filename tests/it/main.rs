@@ -11,6 +11,7 @@ mod balance_cases;
 mod cap_cases;
 mod cli_cases;
 mod composite_rows;
+mod diagnostics_cases;
 mod drain_cases;
 mod event_cases;
 mod event_stream_cases;

@@ -31,6 +31,7 @@ pub const ROOMS: &[(&str, Layer)] = &[
     ("discovery", Edges),
     ("watch", Edges),
     ("disk", Edges),
+    ("diagnostics", Edges),
     ("control", Edges),
     ("admin", Edges),
     ("reload", Edges),

@@ -114,6 +114,12 @@ fn itself(page: &mut Page, control: &Control) {
     page.family(&metrics::EVENTS, |series| {
         Kind::ALL.into_iter().for_each(|kind| series.add(&[kind.as_str()], count(events.of(kind))));
     });
+    let kept = control.diagnostics().counters();
+    page.family(&metrics::DIAGNOSTICS, |series| {
+        series.add(&["written"], count(kept.written()));
+        series.add(&["dropped"], count(kept.dropped()));
+        series.add(&["failed"], count(kept.failed()));
+    });
     page.single(&metrics::CONFIG_GENERATION, count(control.snapshot().generation));
     page.family(&metrics::CONFIG_RELOADS, |series| {
         series.add(&["taken"], count(reloads.taken));

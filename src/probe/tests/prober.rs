@@ -101,7 +101,7 @@ fn a_member_whose_pool_does_not_know_it_any_more_is_left() {
     let origin = scene.healthy();
     let asked = Arc::new(AtomicUsize::new(0));
     let counted = asked.clone();
-    let report: Report = Arc::new(move |_, _| {
+    let report: Report = Arc::new(move |_, _, _| {
         counted.fetch_add(1, Relaxed);
         None
     });
@@ -169,7 +169,7 @@ fn members_handed_over_while_a_report_finds_the_member_gone_are_probed() {
     let origin = scene.healthy();
     let ((told, is_told), (go_on, may_go_on)) = (channel(), channel::<()>());
     let may_go_on = Mutex::new(may_go_on);
-    let gone: Report = Arc::new(move |_, _| {
+    let gone: Report = Arc::new(move |_, _, _| {
         told.send(()).ok()?;
         may_go_on.lock().unwrap().recv().ok()?;
         None
@@ -189,7 +189,7 @@ fn a_member_that_was_gone_is_taken_up_again() {
     let scene = Scene::new(100);
     let origin = scene.healthy();
     let good = scene.target(1, 7, origin.address, NEVER);
-    scene.prober.follow(vec![Target { report: Arc::new(|_, _| None), ..good.clone() }]);
+    scene.prober.follow(vec![Target { report: Arc::new(|_, _, _| None), ..good.clone() }]);
     scene.until("nothing is planned", || {
         scene.count(|c| &c.passed) == 1 && scene.prober.next_probe_at("web", MemberId(1)).is_none()
     });

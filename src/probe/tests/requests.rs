@@ -2,7 +2,7 @@
 
 use super::origin::{Origin, ok};
 use super::*;
-use crate::probe::CheckError;
+use crate::probe::{CheckError, Kept};
 
 /// The request's line and fields as the origin sees them.
 async fn sent(http: HttpProbe, host: &str) -> Vec<String> {
@@ -112,4 +112,20 @@ async fn the_header_of_an_answer_is_shown_with_those_before_it() {
         let (_, exchange) = check(http_probe(), origin.address).record().await;
         assert_eq!(String::from_utf8_lossy(exchange.answer_head()), head);
     }
+}
+
+#[tokio::test]
+async fn what_is_taped_for_later_is_little_and_shows_no_secret() {
+    let large = "x".repeat(20_000);
+    let answer = format!("HTTP/1.1 503 No\r\nX-Seen: Bearer-123\r\nContent-Length: 20009\r\n\r\n{large}");
+    let origin = Origin::answering(&[answer]).await;
+    let headers = vec![("Authorization".to_string(), "Bearer-123".to_string())];
+    let check = check(HttpProbe { headers, ..http_probe() }, origin.address);
+    let (sample, tracks) = check.run_taped(&mut Kept::default()).await;
+    assert_fail(&sample, Reason::Status, "503");
+    let exchange = tracks.exchange();
+    let head = String::from_utf8_lossy(exchange.answer_head()).into_owned();
+    assert_eq!(head, "HTTP/1.1 503 No\r\nX-Seen: ********\r\nContent-Length: 20009\r\n\r\n");
+    assert!(String::from_utf8_lossy(&exchange.sent).contains("Authorization: ********\r\n"), "{exchange:?}");
+    assert_eq!((exchange.body.len(), exchange.received.len() <= 8 * 1024), (4 * 1024, true));
 }

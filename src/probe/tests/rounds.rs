@@ -69,7 +69,7 @@ fn a_panic_is_counted_and_the_member_is_probed_again() {
     let scene = Scene::new(100);
     let origin = scene.healthy();
     let (sender, calls) = (scene.sender.clone(), AtomicUsize::new(0));
-    let report: Report = Arc::new(move |now, sample| {
+    let report: Report = Arc::new(move |now, sample, _| {
         if calls.fetch_add(1, Relaxed) < 2 {
             panic!("injected");
         }
@@ -212,7 +212,7 @@ fn a_pool_that_panics_keeps_no_sample_from_another() {
     let scene = Scene::new(100);
     let origin = scene.healthy();
     let good = scene.target(1, 7, origin.address, NEVER);
-    let bad = Target { report: Arc::new(|_, _| panic!("injected")), ..of_pool("bad", good.clone()) };
+    let bad = Target { report: Arc::new(|_, _, _| panic!("injected")), ..of_pool("bad", good.clone()) };
     scene.prober.follow(vec![bad, good]);
     for _ in 0..3 {
         assert_pass(&scene.report().3);
@@ -245,13 +245,13 @@ fn in_doubt_for_one_pool_the_fast_interval_holds_for_all() {
     let scene = Scene::new(100);
     let origin = scene.healthy();
     let sender = scene.sender.clone();
-    let report: Report = Arc::new(move |now, sample| {
+    let report: Report = Arc::new(move |now, sample, _| {
         sender.send((MemberId(1), 7, now, sample)).ok()?;
         Some(Pace::Fast)
     });
     let fast = |target| Target { fast_interval: Duration::from_millis(5), ..target };
     let doubting = fast(scene.reporting(MemberId(1), 7, origin.address, NEVER, report));
-    let sure = Target { report: Arc::new(|_, _| Some(Pace::Steady)), ..of_pool("sure", doubting.clone()) };
+    let sure = Target { report: Arc::new(|_, _, _| Some(Pace::Steady)), ..of_pool("sure", doubting.clone()) };
     for targets in [vec![doubting.clone()], vec![doubting.clone(), sure.clone()], vec![sure, doubting]] {
         scene.prober.follow(targets);
         let times: Vec<Duration> = (0..5).map(|_| scene.report().2).collect();

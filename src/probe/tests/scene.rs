@@ -41,7 +41,7 @@ impl Scene {
 
     pub(super) fn target(&self, member: u64, fingerprint: u64, origin: SocketAddr, interval: Duration) -> Target {
         let (member, sender) = (MemberId(member), self.sender.clone());
-        let report: Report = Arc::new(move |now, sample| {
+        let report: Report = Arc::new(move |now, sample, _| {
             sender.send((member, fingerprint, now, sample)).ok()?;
             Some(Pace::Steady)
         });

@@ -273,6 +273,12 @@ pub const PROBE_PANICS: Metric =
 pub const EVENTS: Metric =
     counter("pulsegate_events_total", &["kind"], "Changes of health that were announced, by kind.");
 
+pub const DIAGNOSTICS: Metric = counter(
+    "pulsegate_diagnostics_total",
+    &["result"],
+    "Falls of members, by whether what was seen is written, dropped since too many waited, or failed to be written; while it is kept.",
+);
+
 pub const CONFIG_GENERATION: Metric =
     gauge("pulsegate_config_generation", &[], "The generation of the configuration in force, 1 at the start.");
 
@@ -378,6 +384,7 @@ pub const ALL: &[Metric] = &[
     PROBES_STRETCH,
     PROBE_PANICS,
     EVENTS,
+    DIAGNOSTICS,
     CONFIG_GENERATION,
     CONFIG_RELOADS,
     CONFIG_LAST_RELOAD_SUCCESS,
