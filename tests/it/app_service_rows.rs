@@ -279,6 +279,24 @@ fn a_pool_of_one_is_never_emptied_and_its_health_is_told() {
     proxy.await_event(mark, &[("member", &only.address()), ("to", "healthy")]);
 }
 
+/// A11: the probe can prove who it is: a header, `x-ms-auth-internal-token`, whose value is base64(SHA-256(secret)).
+#[test]
+fn a_probe_proves_who_it_is_by_the_hash_of_a_secret() {
+    let (app, stranger) = (Origin::start(), Origin::start());
+    let keys = SOON.replace("probe: {", "probe: { auth: { secret: \"${HEALTH_SECRET}\" },");
+    let config = config_of(&[app.to_string(), stranger.to_string()], &keys);
+    let proxy = Proxy::start_with(&config, &[("HEALTH_SECRET", "correct horse battery staple")]);
+    proxy.await_all_healthy();
+    // As `printf %s "$SECRET" | openssl dgst -sha256 -binary | base64` has it.
+    let proof = "xLvLH77JnWW/WdhcjLYu4tuWPw/hBvSD2a+nO9Tjmoo=";
+    for seen in app.probes() {
+        assert_eq!(seen.fields("x-ms-auth-internal-token"), [proof], "{:?}", seen.lines);
+    }
+    // It is the prober's alone.
+    proxy.sample("/traffic", 4);
+    assert!(app.traffic().iter().all(|seen| seen.field("x-ms-auth-internal-token").is_none()));
+}
+
 /// A12: probes go over HTTPS where the pool is HTTPS, else over HTTP.
 #[test]
 fn probes_go_over_https_where_the_pool_does_and_else_over_http() {
@@ -332,6 +350,26 @@ fn members_are_listed_with_their_status_and_taken_out_and_brought_back_by_hand()
     say("enable");
     proxy.await_standing(&a, "healthy");
     assert_eq!(count(&proxy.sample("/enabled", 10), &a), 5);
+}
+
+/// A14: on becoming unhealthy, diagnostics can be collected and kept.
+#[test]
+fn what_was_wrong_when_a_member_became_unhealthy_is_kept() {
+    let (good, bad) = (Origin::start(), Origin::start());
+    let config = config_of(&[good.to_string(), bad.to_string()], SOON);
+    let proxy = Proxy::start(&format!("diagnostics: {{ path: kept }}\n{config}"));
+    proxy.await_all_healthy();
+    bad.when(When::probe(), Answer::status(500).body("database: no route to host"));
+    proxy.await_standing(&bad, "ejected");
+    let listed = || proxy.admin_get("/api/v1/diagnostics").json()["diagnostics"].clone();
+    eventually("one is kept", || listed().as_array().is_some_and(|kept| kept.len() == 1));
+    let id = listed()[0]["id"].as_str().expect("an id").to_owned();
+    let kept = proxy.admin_get(&format!("/api/v1/diagnostics/{id}")).json();
+    assert_eq!((&kept["member"], &kept["status"]), (&bad.address().into(), &500.into()), "{kept}");
+    assert_eq!(kept["body"]["text"], "database: no route to host", "{kept}");
+    assert!(kept["request"]["text"].as_str().is_some_and(|text| text.starts_with("GET /healthz HTTP/1.1")), "{kept}");
+    let files = std::fs::read_dir(proxy.dir().join("kept")).expect("the folder is there");
+    assert_eq!(files.count(), 1);
 }
 
 /// A15: health over time, as metrics; an instance shows as failing only once the rule says that it is unhealthy.

@@ -313,3 +313,21 @@ fn requests_change_nothing_in_the_report() {
     bring_on_a_probe(&proxy, &bad);
     eventually("a probe changes it", || report()[6]["result"] == "fail");
 }
+
+/// G10: the source address of probes is that of the gateway, and can be set.
+#[test]
+fn probes_come_from_the_gateways_address_or_the_one_that_is_set() {
+    let (plain, bound) = (Origin::start(), Origin::start());
+    let pool = |name: &str, origin: &Origin, more: &str| {
+        format!("  {name}: {{ members: [{origin}], {AS_IT_IS}, probe: {{ interval: 500ms, timeout: 500ms{more} }} }}\n")
+    };
+    let pools = pool("plain", &plain, "") + &pool("bound", &bound, ", bind: 127.0.0.7");
+    let proxy = Proxy::start(&format!("pools:\n{pools}routes: [{{ pool: bound }}]\n"));
+    for (origin, address) in [(&plain, "127.0.0.1"), (&bound, "127.0.0.7")] {
+        origin.await_probes(2);
+        let peers: Vec<String> = origin.probes().iter().map(|seen| seen.peer.to_string()).collect();
+        assert!(peers.iter().all(|peer| peer == address), "{peers:?}");
+    }
+    assert_eq!(proxy.get("/traffic").status, 200);
+    assert_eq!(bound.traffic()[0].peer.to_string(), "127.0.0.1", "it is the probes' alone");
+}
