@@ -12,10 +12,10 @@ use super::views::{millis, time_of};
 use super::words;
 use crate::clock;
 use crate::control::Control;
-use crate::failover::Standby;
+use crate::failover::{Composites, Standby};
 use crate::health::failover::Ability;
 use crate::route::{Host, Rank, Route};
-use crate::snapshot::{Snapshot, Way};
+use crate::snapshot::{Snapshot, Stop, Way};
 
 /// One route.
 #[derive(Debug, Serialize, ToSchema)]
@@ -67,7 +67,8 @@ pub async fn routes(State(control): State<Arc<Control>>) -> Json<Vec<RouteView>>
     let snapshot = control.snapshot();
     control.switchboard().advance(clock::monotonic());
     let both = snapshot.config.routes.iter().zip(&snapshot.ways);
-    Json(both.map(|(route, way)| RouteView::new(&snapshot, route, way)).collect())
+    let composites = control.switchboard().composites();
+    Json(both.map(|(route, way)| RouteView::new(&snapshot, route, way, composites)).collect())
 }
 
 /// How a route stands: the rank that serves, since when, how often it changed, and each pool.
@@ -79,26 +80,27 @@ struct Standing {
 }
 
 impl Standing {
-    fn of(snapshot: &Snapshot, way: &Way) -> Standing {
+    fn of(snapshot: &Snapshot, route: &Route, way: &Way, composites: Composites<'_>) -> Standing {
         match way.switch() {
             Some(switch) => {
-                let shown = switch.shown();
+                let shown = switch.shown(composites);
                 Standing { rank: shown.rank, since: shown.since, failovers: switch.all_moves(), pools: shown.pools }
             }
             None => {
-                let pool = |stop: &crate::snapshot::Stop| {
-                    let standby = Standby { pool: stop.served.live.clone() };
-                    (standby.ability(), standby.because(), None)
+                let pool = |(stop, rank): (&Stop, &Rank)| {
+                    let standby = Standby { pool: stop.served.live.clone(), when: rank.when.clone() };
+                    (standby.ability(composites), standby.because(composites), None)
                 };
-                Standing { rank: 0, since: snapshot.since, failovers: 0, pools: way.stops().iter().map(pool).collect() }
+                let pools = way.stops().iter().zip(&route.pools).map(pool).collect();
+                Standing { rank: 0, since: snapshot.since, failovers: 0, pools }
             }
         }
     }
 }
 
 impl RouteView {
-    fn new(snapshot: &Snapshot, route: &Route, way: &Way) -> RouteView {
-        let Standing { rank, since, failovers, pools } = Standing::of(snapshot, way);
+    fn new(snapshot: &Snapshot, route: &Route, way: &Way, composites: Composites<'_>) -> RouteView {
+        let Standing { rank, since, failovers, pools } = Standing::of(snapshot, route, way, composites);
         let pools = route.pools.iter().zip(pools).map(|(rank, stands)| RankView::new(rank, stands)).collect();
         RouteView {
             name: route.name.to_string(),

@@ -154,6 +154,7 @@ impl Control {
             prepare::tell_of_odd(&served.config, &following.prepared, &nobody);
         }
         control.diagnose(&pools.config);
+        control.switchboard.follow(clock::monotonic(), pools.switches());
         control.follow(&mut following);
         drop(following);
         Ok(control)
@@ -287,6 +288,8 @@ impl Control {
         let Prepared { found, outfits, .. } = &prepared;
         let next = Snapshot::next(Some(&old), clock::monotonic(), config, found, outfits, &self.audience);
         let next = Arc::new(next);
+        // Before anybody is served by it.
+        self.switchboard.follow(clock::monotonic(), next.switches());
         self.snapshot.store(next.clone());
         let before = std::mem::replace(&mut following.prepared, prepared).found;
         // A reload may be the first to see what a source says.
@@ -337,7 +340,6 @@ impl Control {
         following.errands.drain(..).for_each(|errand| errand.abort());
         following.errands.extend(alarm(&snapshot));
         following.errands.extend(self.wakers(&snapshot));
-        self.switchboard.follow(clock::monotonic(), snapshot.switches());
         following.errands.push(tokio::spawn(fail_back(self.switchboard.clone())).abort_handle());
     }
 

@@ -6,12 +6,14 @@
 //!
 //! Time alone brings a route back to a better pool: whoever keeps time waits for [`Switchboard::next_deadline`].
 //!
+//! Composites, by which a route may go, are asked for by name; who works them out is told of a pool before this room.
+//!
 //! Not here: which requests a route is for (`route`), when a pool's member is healthy (`health`), who keeps time (`control`).
 
 mod standby;
 mod switch;
 mod switchboard;
 
-pub use standby::Standby;
+pub use standby::{Composites, Standby};
 pub use switch::{Place, Shown, Switch};
 pub use switchboard::Switchboard;

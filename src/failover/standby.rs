@@ -9,27 +9,40 @@ use crate::pool::{Pool, Roster};
 /// One member healthy is enough where nothing else is written.
 const ANYBODY: Aggregate = Aggregate { min_healthy_percent: 0, min_healthy: 1 };
 
+/// Says how the composite of a name stands.
+pub type Composites<'a> = &'a dyn Fn(&str) -> State;
+
 /// One of a route's pools.
 #[derive(Debug, Clone)]
 pub struct Standby {
     /// The pool.
     pub pool: Arc<Pool>,
+    /// The composite that says whether it can serve; `None`: the pool itself does.
+    pub when: Option<Arc<str>>,
 }
 
 impl Standby {
     /// What its route goes by now.
-    pub(super) fn report(&self) -> Report {
+    pub(super) fn report(&self, composites: Composites<'_>) -> Report {
         let roster = self.pool.roster();
-        Report { ability: ability(self.state(&roster)), someone_healthy: roster.has_healthy() }
+        let ability = match self.state(&roster, composites) {
+            State::Healthy => Ability::Able,
+            State::Unhealthy => Ability::Unable,
+            State::Unknown => Ability::Unknown,
+        };
+        Report { ability, someone_healthy: roster.has_healthy() }
     }
 
     /// Whether it can serve now.
-    pub fn ability(&self) -> Ability {
-        self.report().ability
+    pub fn ability(&self, composites: Composites<'_>) -> Ability {
+        self.report(composites).ability
     }
 
     /// Why it is as able as it is, for people.
-    pub fn because(&self) -> String {
+    pub fn because(&self, composites: Composites<'_>) -> String {
+        if let Some(when) = &self.when {
+            return format!("composite {when} is {}", composites(when).as_str());
+        }
         let roster = self.pool.roster();
         let Census { enabled, healthy, unknown } = roster.census();
         let members = if enabled == 1 { "member" } else { "members" };
@@ -45,18 +58,13 @@ impl Standby {
 
     /// Whether it is the same place in the row of a generation as `other` in that of another.
     pub(super) fn is(&self, other: &Standby) -> bool {
-        Arc::ptr_eq(&self.pool, &other.pool)
+        Arc::ptr_eq(&self.pool, &other.pool) && self.when == other.when
     }
 
-    fn state(&self, roster: &Roster) -> State {
+    fn state(&self, roster: &Roster, composites: Composites<'_>) -> State {
+        if let Some(when) = &self.when {
+            return composites(when);
+        }
         roster.aggregate().map_or_else(|| ANYBODY.state(roster.census()), |_| roster.state())
-    }
-}
-
-fn ability(state: State) -> Ability {
-    match state {
-        State::Healthy => Ability::Able,
-        State::Unhealthy => Ability::Unable,
-        State::Unknown => Ability::Unknown,
     }
 }

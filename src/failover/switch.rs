@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
-use super::Standby;
+use super::{Composites, Standby};
 use crate::health::failover::{self, Ability, Cause, Failback, Move};
 use crate::telemetry::{Event, EventLog, Kind, Severity};
 
@@ -44,6 +44,15 @@ pub struct Place {
     pub wait: Duration,
 }
 
+/// Whose changes concern a switch.
+#[derive(Debug)]
+pub(super) enum Concern {
+    /// Of these pools.
+    Pools(Vec<Arc<str>>),
+    /// Of any: which pools a composite is made of is not known here.
+    All,
+}
+
 /// How a route stands, for people.
 #[derive(Debug, Clone)]
 pub struct Shown {
@@ -60,8 +69,8 @@ pub struct Shown {
 struct Tally([AtomicU64; Cause::ALL.len()]);
 
 impl Switch {
-    /// A route's choice among `places` from `now` on; `old` is the one of the generation before, which decides no more. It
-    /// knows from the start how its pools stand.
+    /// A route's choice among `places` from `now` on; `old` is the one of the generation before, which decides no more. How
+    /// its pools stand it knows from its first look on.
     pub fn new(
         old: Option<&Switch>,
         now: Duration,
@@ -87,9 +96,7 @@ impl Switch {
         };
         let rank = AtomicUsize::new(heart.present());
         let board = Mutex::new(Board { heart, places, since, retired: false });
-        let switch = Switch { route, rank, board, moved: Notify::new(), tally, events };
-        switch.look(now);
-        switch
+        Switch { route, rank, board, moved: Notify::new(), tally, events }
     }
 
     /// The route's name.
@@ -118,16 +125,16 @@ impl Switch {
     }
 
     /// Looks at its pools as they stand `now`. Says whether [`Switch::next_deadline`] is another.
-    pub fn look(&self, now: Duration) -> bool {
-        self.step(now, |heart, places, now| {
-            let reports = places.iter().map(|place| place.standby.report());
+    pub fn look(&self, now: Duration, composites: Composites<'_>) -> bool {
+        self.step(now, composites, |heart, places, now| {
+            let reports = places.iter().map(|place| place.standby.report(composites));
             heart.observe(now, reports)
         })
     }
 
     /// Lets time pass.
-    pub fn advance(&self, now: Duration) {
-        self.step(now, |heart, _, now| heart.advance(now));
+    pub fn advance(&self, now: Duration, composites: Composites<'_>) {
+        self.step(now, composites, |heart, _, now| heart.advance(now));
     }
 
     /// When [`Switch::advance`] will next have something to do.
@@ -136,24 +143,29 @@ impl Switch {
     }
 
     /// How it stands, for people.
-    pub fn shown(&self) -> Shown {
+    pub fn shown(&self, composites: Composites<'_>) -> Shown {
         let board = self.board();
         let pool = |(rank, place): (usize, &Place)| {
             let Place { standby, .. } = place;
-            (board.heart.ability(rank), standby.because(), board.heart.failback_at(rank))
+            (board.heart.ability(rank), standby.because(composites), board.heart.failback_at(rank))
         };
         let pools = board.places.iter().enumerate().map(pool).collect();
         Shown { rank: board.heart.present(), since: board.since, pools }
     }
 
-    /// The pools, in their order.
-    pub(super) fn pools(&self) -> Vec<Arc<str>> {
-        self.board().places.iter().map(|place| place.standby.pool.name().clone()).collect()
+    /// Whose changes concern it: these pools, or, where it goes by a composite, all.
+    pub(super) fn concern(&self) -> Concern {
+        let board = self.board();
+        if board.places.iter().any(|place| place.standby.when.is_some()) {
+            return Concern::All;
+        }
+        Concern::Pools(board.places.iter().map(|place| place.standby.pool.name().clone()).collect())
     }
 
     fn step(
         &self,
         now: Duration,
+        composites: Composites<'_>,
         take: impl FnOnce(&mut failover::Switch, &[Place], Duration) -> Option<Move>,
     ) -> bool {
         let mut board = self.board();
@@ -168,7 +180,7 @@ impl Switch {
             self.moved.notify_waiters();
             self.tally.of(step.cause).fetch_add(1, Relaxed);
             // Under the lock, so that what is told has the order of what happened.
-            self.events.publish(event(&self.route, &board.places, step));
+            self.events.publish(event(&self.route, &board.places, step, composites));
         }
         board.heart.next_deadline() != before
     }
@@ -196,15 +208,15 @@ impl Tally {
 }
 
 /// What is told of a move, with the pool that serves now as it stands.
-fn event(route: &str, places: &[Place], step: Move) -> Event {
+fn event(route: &str, places: &[Place], step: Move, composites: Composites<'_>) -> Event {
     let (from, to) = (&places[step.from].standby, &places[step.to].standby);
     let (was, is) = (from.pool.name(), to.pool.name());
     let (level, why) = match step.cause {
-        Cause::Unable => (Severity::Warn, format!("pool {was} cannot: {}", from.because())),
-        Cause::NoneAble => (Severity::Warn, format!("none of its pools can: {}", from.because())),
-        Cause::Start => (Severity::Warn, format!("pool {was} cannot at the start: {}", from.because())),
-        Cause::Failback => (Severity::Info, format!("it can again: {}", to.because())),
-        Cause::Relief => (Severity::Info, format!("it can, as none could: {}", to.because())),
+        Cause::Unable => (Severity::Warn, format!("pool {was} cannot: {}", from.because(composites))),
+        Cause::NoneAble => (Severity::Warn, format!("none of its pools can: {}", from.because(composites))),
+        Cause::Start => (Severity::Warn, format!("pool {was} cannot at the start: {}", from.because(composites))),
+        Cause::Failback => (Severity::Info, format!("it can again: {}", to.because(composites))),
+        Cause::Relief => (Severity::Info, format!("it can, as none could: {}", to.because(composites))),
     };
     let level = if step.to < step.from { Severity::Info } else { level };
     let message = format!("route {route}: pool {is} serves, before it was {was}: {why}");

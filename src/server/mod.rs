@@ -19,6 +19,7 @@ use crate::config::{Limits, Listener, Loaded};
 use crate::control::{self, Control, Floor, Parts, Prepared, Reloads, SetupError};
 use crate::discovery::Desk;
 use crate::failover::Switchboard;
+use crate::health::State;
 use crate::listener::{LastCall, Lobby, Traffic};
 use crate::pool::Audience;
 use crate::proxy::{self, Proxy};
@@ -105,7 +106,7 @@ async fn serve(
     let room = descriptors::room(descriptors);
     tell_of_room(&config.listeners, room, descriptors);
     // From here on nothing can be refused any more.
-    let switchboard: Arc<Switchboard> = Arc::default();
+    let switchboard = Arc::new(Switchboard::new(|_| State::Unknown));
     let audience = Arc::new(Audience { events: Arc::default(), onlookers: vec![switchboard.clone()] });
     let Prepared { found, outfits, .. } = &prepared;
     let first = Snapshot::next(None, clock::monotonic(), config.clone(), found, outfits, &audience);

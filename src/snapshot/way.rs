@@ -74,8 +74,10 @@ impl Way {
             let counted = stops.iter().find(is_it).or_else(|| before?.stops.iter().find(is_it));
             let counts = counted.map(|stop| stop.counts.clone());
             let counts = counts.unwrap_or_else(|| Arc::new(RouteCounts::new(route.name.clone(), rank.pool.clone())));
-            places
-                .push(Place { standby: Standby { pool: served.live.clone() }, wait: served.config.rules.initial_wait });
+            places.push(Place {
+                standby: Standby { pool: served.live.clone(), when: rank.when.clone() },
+                wait: served.config.rules.initial_wait,
+            });
             stops.push(Stop { counts, served });
         }
         let failback = route.failback.map_or(Failback::Never, Failback::After);

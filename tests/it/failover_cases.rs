@@ -63,13 +63,6 @@ fn assert_told(proxy: &Proxy, expected: &[&str]) {
     assert_eq!(told(proxy), expected);
 }
 
-/// When a line was written, in milliseconds of the day; a case that runs over midnight is not worth a date.
-fn at(line: &Line) -> f64 {
-    let time = line.text("time").split_once('T').map_or("", |(_, time)| time).trim_end_matches('Z').to_owned();
-    let parts: Vec<f64> = time.split(':').map(|part| part.parse().expect("a time")).collect();
-    (parts[0] * 3600.0 + parts[1] * 60.0 + parts[2]) * 1000.0
-}
-
 fn ill(origin: &Origin) {
     origin.when(When::probe(), Answer::status(503));
 }
@@ -119,7 +112,7 @@ fn a_pool_with_nobody_healthy_is_left_at_once_and_gone_back_to_after_the_delay()
     let back =
         proxy.await_event(mark, &[("kind", "failover"), ("from", "web-us"), ("to", "web"), ("reason", "failback")]);
     // The log's clock has milliseconds.
-    assert!(at(&back) - at(&able) >= DELAY.as_secs_f64() * 1000.0 - 2.0, "too soon: {} {}", able.raw, back.raw);
+    assert!(back.millis() - able.millis() >= DELAY.as_secs_f64() * 1000.0 - 2.0, "too soon: {} {}", able.raw, back.raw);
     load.fence();
     let before = b.traffic_count();
     load.fence();

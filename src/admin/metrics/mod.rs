@@ -83,7 +83,7 @@ fn page(control: &Control) -> String {
     traffic::requests(&mut page, &snapshot);
     traffic::attempts(&mut page, &pools);
     traffic::connections(&mut page);
-    routes::failovers(&mut page, &snapshot);
+    routes::failovers(&mut page, &snapshot, control.switchboard());
     pools::modes(&mut page, &pools);
     pools::room(&mut page, &pools);
     members::standings(&mut page, &pools);

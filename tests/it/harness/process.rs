@@ -32,6 +32,13 @@ impl Line {
         fields.iter().all(|(field, text)| self.text(field) == *text)
     }
 
+    /// When it was written, in milliseconds of the day; a case that runs over midnight is not worth a date.
+    pub fn millis(&self) -> f64 {
+        let time = self.text("time").split_once('T').map_or("", |(_, time)| time).trim_end_matches('Z');
+        let parts: Vec<f64> = time.split(':').map(|part| part.parse().expect("a time")).collect();
+        (parts[0] * 3600.0 + parts[1] * 60.0 + parts[2]) * 1000.0
+    }
+
     /// Logged as an error.
     pub fn is_error(&self) -> bool {
         self.text("level").eq_ignore_ascii_case("error")
