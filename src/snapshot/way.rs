@@ -88,3 +88,69 @@ impl Way {
         Way { stops: stops.into(), switch }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use super::*;
+    use crate::config;
+    use crate::failover::Switchboard;
+    use crate::health::{Reason, Sample, State};
+    use crate::snapshot::{Found, Located, Snapshot, Source};
+    use crate::telemetry::Kind;
+
+    const TEXT: &str = "listeners: [{ address: \"127.0.0.1:80\" }]\npools:\n  web: { members: [\"10.0.0.1:80\"], initial: healthy, probe: { path: /, consecutive: { failures: 1, passes: 1 } } }\n  us: { members: [\"10.0.0.2:80\"], initial: healthy, probe: { path: /, consecutive: { failures: 1, passes: 1 } } }\nroutes: [{ pools: [web, us], failback_delay: 60s }, { path: /one, pool: web }]\n";
+
+    fn s(s: u64) -> Duration {
+        Duration::from_secs(s)
+    }
+
+    fn next(old: Option<&Snapshot>, now: Duration, text: &str, audience: &Arc<Audience>) -> Snapshot {
+        let config = Arc::new(config::parse("a.yaml", text, &|_| None).expect("a good file").config);
+        let mut found = Found::default();
+        for (name, pool) in &config.pools {
+            let ip = pool.members[0].host.parse().expect("an address");
+            found.insert(name, Located::all(&pool.members[0], &[ip], &Source::Written(0), None));
+        }
+        Snapshot::next(old, now, config, &found, &HashMap::new(), audience)
+    }
+
+    fn probed(snapshot: &Snapshot, now: Duration, pool: &str, sample: Sample) {
+        let live = &snapshot.pools[pool].live;
+        let (id, fingerprint) =
+            live.read(|health, _| (health.members()[0].id(), health.members()[0].spec().fingerprint));
+        live.report(now, id, fingerprint, sample);
+    }
+
+    #[test]
+    fn a_route_goes_on_over_generations_and_only_the_present_one_decides() {
+        let board = Arc::new(Switchboard::new(|_| State::Unknown));
+        let audience = Arc::new(Audience { events: Arc::default(), onlookers: vec![board.clone()] });
+        let told = || audience.events.counters().of(Kind::Failover);
+        let first = next(None, s(0), TEXT, &audience);
+        board.follow(s(0), first.switches());
+        assert_eq!((first.ways[0].rank(), first.ways[1].rank(), first.switches().len()), (0, 0, 1));
+        probed(&first, s(1), "web", Sample::fail(Reason::Status, s(0)));
+        assert_eq!((first.ways[0].rank(), told()), (1, 1), "at once");
+
+        let second = next(Some(&first), s(2), TEXT, &audience);
+        // It has not been told of yet, and the first decides no more: what happens now is seen when it is.
+        probed(&second, s(3), "web", Sample::pass(s(0)));
+        board.follow(s(4), second.switches());
+        assert_eq!((second.ways[0].rank(), board.next_deadline()), (1, Some(s(64))));
+        board.advance(s(63));
+        assert_eq!(second.ways[0].rank(), 1);
+        board.advance(s(64));
+        assert_eq!((second.ways[0].rank(), first.ways[0].rank(), told()), (0, 1, 2));
+        let shared = |rank: usize| {
+            let counts = |snapshot: &Snapshot| snapshot.ways[0].stop(rank).map(|stop| stop.counts.clone());
+            counts(&first).zip(counts(&second)).is_some_and(|(one, other)| Arc::ptr_eq(&one, &other))
+        };
+        assert!(shared(0) && shared(1), "its counts go on too");
+
+        // A pool that stands twice is counted once.
+        let third = next(Some(&second), s(70), &TEXT.replace("[web, us]", "[web, us, web]"), &audience);
+        assert_eq!((third.ways[0].stops().len(), third.ways[0].counts().count()), (3, 2));
+    }
+}
