@@ -58,7 +58,8 @@ fn enter(ctx: &mut Ctx, request: &RequestHeader, way: &Way, rank: usize) -> Resu
     ctx.route = Some(stop.counts.clone());
     ctx.pool = Some(pool.clone());
     pool.live.budget().earn();
-    pool.live.usage().mark();
+    // Whoever stands by for it is in use too: its verdict must not be old when it is needed.
+    way.stops().iter().for_each(|stop| stop.served.live.usage().mark());
     ctx.deadline = pool.config.deadline.map(|limit| ctx.connection.began() + limit);
     ctx.hash_key = pool.config.hash_key.as_ref().and_then(|wanted| key::key(wanted, request, ctx.client));
     Ok(())

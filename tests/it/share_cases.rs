@@ -189,6 +189,22 @@ fn idle_pool_is_woken_by_requests_alone_and_they_do_not_wait() {
     eventually("it is probed as ever", || !is_idle());
 }
 
+#[test]
+fn pool_that_stands_by_for_requests_is_as_much_in_use_as_the_one_that_serves() {
+    let (serves, spare) = (Origin::start(), Origin::start());
+    let probe = "path: /healthz, interval: 200ms, timeout: 200ms, idle: { after: 1s, interval: 24h }";
+    let pools = [pool("web", &serves.to_string(), probe), pool("spare", &spare.to_string(), probe)];
+    let proxy = Proxy::start(&format!("pools:\n{}routes: [{{ pools: [web, spare] }}]\n", pools.concat()));
+    proxy.await_standing_of("spare", &spare, "healthy");
+    // Two seconds and more of its probes; without the route's requests there would be no more than one.
+    let before = spare.probe_count();
+    eventually("it is probed as ever", || {
+        assert_eq!(proxy.get("/").status, 200);
+        spare.probe_count() > before + 15
+    });
+    assert_eq!(spare.traffic_count(), 0);
+}
+
 /// What pools share is slowed only while none of them has traffic.
 #[test]
 fn pool_with_traffic_keeps_a_shared_probe_at_its_pace() {
