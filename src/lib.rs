@@ -7,7 +7,8 @@
 //! - live: [`pool`] (a pool while it runs), [`snapshot`] (one generation), [`telemetry`] (what it says of itself)
 //! - edges: [`listener`] (clients), [`proxy`] (a request's way), [`probe`] (asking members), [`tls`] (what
 //!   these two share of TLS), [`disk`] (files that may keep
-//!   us waiting), [`watch`] (files that change), [`discovery`] (names), [`diagnostics`] (what failing probes saw),
+//!   us waiting), [`watch`] (files that change), [`state_dir`] (files of our own), [`discovery`] (names),
+//!   [`diagnostics`] (what failing probes saw), [`remediate`] (who replaces members),
 //!   [`control`] (what operators may do), [`admin`] (how they ask), [`reload`] (another configuration)
 //! - assembly: [`server`], [`cli`]
 //!
@@ -29,9 +30,11 @@ pub mod pool;
 pub mod probe;
 pub mod proxy;
 pub mod reload;
+pub mod remediate;
 pub mod route;
 pub mod server;
 pub mod snapshot;
+pub mod state_dir;
 pub mod telemetry;
 pub mod tls;
 pub mod watch;

@@ -20,6 +20,7 @@ mod probes;
 mod problem;
 mod query;
 mod reload;
+mod remediation;
 mod routes;
 mod seats;
 mod status;
@@ -98,12 +99,17 @@ fn reading() -> Vec<Endpoint> {
         ("/api/v1/config", get(config::config)),
         ("/api/v1/openapi.json", get(openapi::document)),
         ("/api/v1/reload", get(reload::last)),
+        ("/api/v1/remediation", get(remediation::remediation)),
     ]
 }
 
 /// What changes something.
 fn writing() -> Vec<Endpoint> {
-    vec![("/api/v1/pools/{pool}/members/{member}/{action}", post(pools::act)), ("/api/v1/reload", post(reload::reload))]
+    vec![
+        ("/api/v1/pools/{pool}/members/{member}/{action}", post(pools::act)),
+        ("/api/v1/pools/{pool}/members/{member}/replace", post(remediation::replace)),
+        ("/api/v1/reload", post(reload::reload)),
+    ]
 }
 
 fn router(reach: Reach, bound: SocketAddr) -> Router {

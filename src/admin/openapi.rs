@@ -14,7 +14,9 @@ use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityRequirement, Secur
 use utoipa::openapi::{self, Content, Ref, RefOr};
 use utoipa::{Modify, OpenApi};
 
-use super::{config, diagnostics, events, metrics, pools, probes, problem, reload, routes, status, stream, words};
+use super::{
+    config, diagnostics, events, metrics, pools, probes, problem, reload, remediation, routes, status, stream, words,
+};
 
 /// The document of the API.
 #[derive(OpenApi)]
@@ -36,6 +38,8 @@ use super::{config, diagnostics, events, metrics, pools, probes, problem, reload
         config::config,
         reload::last,
         reload::reload,
+        remediation::remediation,
+        remediation::replace,
         document,
     ),
     components(schemas(problem::Problem, pools::Action)),

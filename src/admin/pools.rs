@@ -81,14 +81,9 @@ pub async fn act(
     Path((pool, member, action)): Path<(String, String, String)>,
 ) -> Result<Json<MemberView>, Problem> {
     let snapshot = control.snapshot();
+    let id = find(&snapshot, &pool, &member)?.id();
     let served = snapshot.pools.get(&pool).ok_or_else(|| no_pool(&pool, &snapshot))?;
     let no_member = || no_member(served, &pool, &member);
-    let roster = served.live.roster();
-    let id = match named(roster.members(), &member).as_slice() {
-        [] => return Err(no_member()),
-        [one] => one.id(),
-        several => return Err(ambiguous(&member, several, roster.members())),
-    };
     let administer = |admin| control.administer(&pool, id, admin).ok_or_else(no_member);
     match Action::read(&action)? {
         Action::Enable => administer(Admin::Enabled)?,
@@ -104,6 +99,20 @@ pub async fn act(
     MemberView::find(&control, served, id).map(Json).ok_or_else(no_member)
 }
 
+/// The one member of `pool` that `member` names.
+///
+/// # Errors
+/// There is no such pool or member, or several are called so.
+pub fn find(snapshot: &Snapshot, pool: &str, member: &str) -> Result<Arc<Member>, Problem> {
+    let served = snapshot.pools.get(pool).ok_or_else(|| no_pool(pool, snapshot))?;
+    let roster = served.live.roster();
+    match named(roster.members(), member).as_slice() {
+        [] => Err(no_member(served, pool, member)),
+        [one] => Ok((*one).clone()),
+        several => Err(ambiguous(member, several, roster.members())),
+    }
+}
+
 impl Action {
     fn read(word: &str) -> Result<Action, Problem> {
         match word {
@@ -112,7 +121,7 @@ impl Action {
             "disable" => Ok(Action::Disable),
             "probe" => Ok(Action::Probe),
             _ => {
-                let known = "enable, drain, disable and probe";
+                let known = "enable, drain, disable, probe and replace";
                 Err(Problem::new(StatusCode::NOT_FOUND, format!("no action {word:?}; there are {known}")))
             }
         }

@@ -7,6 +7,7 @@ mod operator;
 mod outside;
 mod probe;
 mod reload;
+mod replace;
 mod run;
 mod standing;
 
@@ -78,6 +79,12 @@ enum Command {
     ///
     /// Holds as long as `drain` does, and says what `drain` does. What runs there may finish, and so may tunnels.
     Disable(member::Args),
+    /// Have a member of the running proxy replaced now, by its pool's `remediation`
+    ///
+    /// However it is: `after` does not matter. The limits hold, and it counts: within an hour, a day, and over all pools.
+    /// For more than they allow, raise them in the file. The answer says that it has begun; how it ends is an event, and
+    /// `GET /api/v1/remediation` has it too.
+    Replace(replace::Args),
     /// Watch it work: the proxy with four embedded origins that misbehave in turn
     Demo {
         /// End after so many seconds
@@ -165,6 +172,7 @@ impl Cli {
             Command::Drain(args) => member::drain(&args),
             Command::Enable(args) => member::run(&args, "enable"),
             Command::Disable(args) => member::run(&args, "disable"),
+            Command::Replace(args) => replace::run(&args),
             Command::Demo { seconds, any_port, log_format, log } => {
                 let log = LogOptions { log_format: Some(log_format), filter: log };
                 logged(&log, |logging| demo::run(seconds.map(Duration::from_secs), any_port, logging))

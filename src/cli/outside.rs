@@ -1,5 +1,5 @@
 //! What a configuration needs from outside, tried without serving: names, files of members, of authorities and of
-//! certificates, a place for the log.
+//! certificates, a place for the log and for what is kept, what replaces members.
 //!
 //! `run` would stumble over the same, but only when it is too late to mend it at leisure. Nothing is written.
 //!
@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use rustix::fs::{Access, access};
 
-use crate::config::{Config, Loaded, Places, Problem, Severity, Sink};
+use crate::config::{Action, Config, Loaded, Places, Problem, Secret, Severity, Sink, Webhook};
 use crate::control::Prepared;
 use crate::discovery::Desk;
 use crate::snapshot::{Found, Located, Source};
@@ -45,6 +45,8 @@ fn problems(config: &Arc<Config>, places: &Places) -> Vec<Problem> {
             problems.extend(Prepared::new(config, places, Found::default(), Files::default()).err().unwrap_or_default())
         }
     }
+    problems.extend(config.state_dir.as_deref().and_then(unusable).map(|message| places.state_dir_error(message)));
+    problems.extend(replacers(config, places));
     problems.extend(unwritable(&config.access_log.sink).map(|message| places.access_log_error(message)));
     problems
 }
@@ -109,6 +111,41 @@ fn advice(places: &Places, pool: &str, located: &Located, message: String) -> Pr
     }
 }
 
+/// Why `state_dir` cannot be had. What is not there yet is made, directories above it too.
+fn unusable(path: &Path) -> Option<String> {
+    let shown = path.display();
+    let there = path.ancestors().find(|ancestor| ancestor.exists())?;
+    if !there.is_dir() {
+        return Some(format!("`state_dir` `{shown}` cannot be used: `{}` is no directory", there.display()));
+    }
+    let refused = access(there, Access::WRITE_OK | Access::EXEC_OK).err();
+    refused.map(|error| format!("`state_dir` `{shown}` cannot be used: `{}`: {error}", there.display()))
+}
+
+/// Programs and secrets that are not here: they are needed only when a member is to be replaced, which is late.
+fn replacers(config: &Config, places: &Places) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    for (name, pool) in &config.pools {
+        let (path, what, need) = match pool.remediation.as_ref().map(|remediation| &remediation.action) {
+            Some(Action::Command { argv, .. }) => (Path::new(&argv[0]), "run", Access::EXEC_OK),
+            Some(Action::Webhook(Webhook { secret: Secret::File(path), .. })) => {
+                (path.as_path(), "read", Access::READ_OK)
+            }
+            _ => continue,
+        };
+        let missing = match path.is_dir() {
+            true => Some("it is a directory".to_owned()),
+            false => access(path, need).err().map(|error| error.to_string()),
+        };
+        problems.extend(
+            missing.map(|why| {
+                places.remediation_advice(name, format!("`{}` cannot be {what} here: {why}", path.display()))
+            }),
+        );
+    }
+    problems
+}
+
 /// Why the access log cannot be opened.
 fn unwritable(to: &Sink) -> Option<String> {
     let Sink::File(path) = to else { return None };
@@ -141,8 +178,11 @@ mod tests {
             "listeners: [{{ address: \"127.0.0.1:0\" }}]\naccess_log: {log}\npools:\n  web:\n    members: [{members}]\n    \
              probe: {probe}\nroutes: [{{ pool: web }}]\n"
         );
-        let loaded = config::parse("a.yaml", &text, &|_| None).unwrap();
-        assert_eq!(loaded.advice, []);
+        let mut loaded = config::parse("a.yaml", &text, &|_| None).unwrap();
+        let advice: Vec<_> =
+            loaded.advice.iter().filter(|advice| !advice.message.contains("without `state_dir`")).collect();
+        assert!(advice.is_empty(), "{advice:?}");
+        loaded.advice.clear();
         let problems = tried(loaded).map_or_else(|problems| problems, |loaded| loaded.advice);
         problems.iter().map(ToString::to_string).collect()
     }
@@ -186,6 +226,19 @@ mod tests {
                 && twice[0].starts_with("a.yaml:5:31: warning: `127.0.0.1:80`, `localhost:80` are all 127.0"),
             "{twice:?}"
         );
+        let replaced = |keys: &str| said(&log, member, &format!("{{ path: / }}\n    remediation: {{ {keys} }}"));
+        let rows =
+            [("command: [/bin/sh]".to_owned(), None), ("command: [/no/such]".to_owned(), Some("cannot be run here"))];
+        let hook = |path: String| format!("webhook: {{ url: \"http://a.test\", secret_file: {path} }}");
+        let files = [(hook(at("there.log")), None), (hook(at("no")), Some("cannot be read here"))];
+        for (keys, expected) in rows.into_iter().chain(files) {
+            let problems = replaced(&keys);
+            let found = problems.iter().any(|problem| expected.is_some_and(|words| problem.contains(words)));
+            assert_eq!((problems.len(), found), (usize::from(expected.is_some()), expected.is_some()), "{problems:?}");
+        }
+        let state = |path: &str| unusable(Path::new(path));
+        assert_eq!((state(&at("")), state(&at("new/er"))), (None, None));
+        assert!(state(&at("there.log/x")).is_some_and(|message| message.contains("is no directory")));
         let service = said(&log, "\"127.0.0.1:80\", { srv: _http._tcp.app.invalid }", &plain);
         let words = "warning: `_http._tcp.app.invalid` does not resolve here (no such name)";
         assert!(service.len() == 1 && service[0].contains(words), "{service:?}");

@@ -46,6 +46,7 @@ pub(super) fn advise(config: &Config, file: &File, at: At<'_>, problems: &mut Pr
         room(pool, at, problems);
     }
     ceiling(config, at, problems);
+    remediation(config, file, at, problems);
     routes(config, at, problems);
     failover(config, at, problems);
     access_log(config, at, problems);
@@ -251,6 +252,39 @@ fn retries(pool: &Pool, keys: &PoolKeys, at: At<'_>, problems: &mut Problems) {
     {
         let message = format!("`per_try_timeout` has no effect: the deadline, {}, comes first", spell_duration(all));
         problems.warn(at_retries.key("per_try_timeout"), message);
+    }
+}
+
+/// Who is replaced, how often, and who remembers.
+fn remediation(config: &Config, file: &File, at: At<'_>, problems: &mut Problems) {
+    let replacing = config.pools.iter().filter_map(|(name, pool)| Some((name, pool.remediation.as_ref()?)));
+    let at_pool = |name: &str| at.key("pools").key(name);
+    for (name, remediation) in replacing.clone() {
+        let limits = remediation.limits;
+        if limits.per_hour > limits.per_day {
+            let message = format!("`max_per_hour` has no effect over `max_per_day`, {}", limits.per_day);
+            problems.warn(at_pool(name).key("remediation").key("max_per_hour"), message);
+        }
+    }
+    if let (Some((name, _)), None) = (replacing.clone().next(), &config.state_dir) {
+        let message = "without `state_dir` a restart forgets what was replaced, and as many may be again; write \
+                       `state_dir: /var/lib/pulsegate` at the top of the file";
+        problems.warn(at_pool(name).key("remediation"), message);
+    }
+    if replacing.count() == 0 && file.remediation.as_ref().is_some_and(|keys| keys.max_global.is_some()) {
+        problems.warn(at.key("remediation"), "`max_global` has no effect: no pool has a `remediation`");
+    }
+    let keys = |name: &str| file.pools.as_ref().and_then(|pools| pools.get(name));
+    for name in config.pools.keys() {
+        let keys = keys(name).filter(|keys| keys.remediation.is_none());
+        if let Some(Spelled(preset @ Preset::AppService)) = keys.and_then(|keys| keys.preset.as_ref()) {
+            let message = format!(
+                "pool \"{name}\": {} also replaces members that fail for an hour; write `remediation` to say how, or \
+                 `remediation: off`",
+                preset.as_str()
+            );
+            problems.warn(at_pool(name).key("preset"), message);
+        }
     }
 }
 

@@ -14,7 +14,7 @@ use super::access_log::AccessLog;
 use super::diagnostics::Diagnostics;
 use super::proof::{Proof, Secret};
 use crate::balance::Policy;
-use crate::health::{Admin, Rules};
+use crate::health::{Admin, Rules, replacement};
 use crate::route::Route;
 
 /// A whole proxy.yaml.
@@ -48,6 +48,10 @@ pub struct Config {
     pub resolver: Resolver,
     /// How the file is followed while it is in force.
     pub reload: Reload,
+    /// Where a process keeps what the next one has to know; `None`: nowhere.
+    pub state_dir: Option<PathBuf>,
+    /// How many members of all pools may be replaced within 12 hours. Default 10.
+    pub max_global: u32,
 }
 
 impl Config {
@@ -204,6 +208,46 @@ pub struct Pool {
     pub capacity: Capacity,
     /// Where requests wait for room; `None`: they are refused at once.
     pub queue: Option<Queue>,
+    /// Who replaces its members; `None`: nobody.
+    pub remediation: Option<Remediation>,
+}
+
+/// When and how members are replaced (health.md §10).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Remediation {
+    /// Without a passing probe for so long. Default 1 h.
+    pub after: Duration,
+    /// What is done.
+    pub action: Action,
+    /// How many may be. Default 1 within an hour, 3 within a day.
+    pub limits: replacement::Limits,
+}
+
+/// What replaces a member.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Action {
+    /// A program of this machine.
+    Command {
+        /// Its whole path, and its arguments.
+        argv: Vec<String>,
+        /// How long it may take. Default 30 s.
+        timeout: Duration,
+    },
+    /// A request to somebody else.
+    Webhook(Webhook),
+}
+
+/// A signed POST.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Webhook {
+    /// `http` or `https`, with a host.
+    pub url: http::Uri,
+    /// What it is signed with.
+    pub secret: Secret,
+    /// For one try. Default 10 s.
+    pub timeout: Duration,
+    /// Tries after the first. Default 3.
+    pub retries: u32,
 }
 
 /// How much may go on at once. Default: as much as comes.

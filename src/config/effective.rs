@@ -1,5 +1,5 @@
 //! The whole configuration as it is in force, every default written out: in proxy.yaml's own language, so that it can
-//! be read back once what is null is left out. Secrets are masked: the token, and fields and query parameters of probes whose name sounds like one.
+//! be read back once what is null is left out. Secrets are masked: the token, what webhooks are signed with, and fields and query parameters of probes whose name sounds like one.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -10,8 +10,9 @@ use serde_json::{Map, Value, json};
 use super::access_log::{AccessLog, LogFilter, LogFormat, Sink, spell_sample};
 use super::diagnostics::Diagnostics;
 use super::domain::{
-    Alpn, Capacity, Config, GrpcProbe, HashKey, HttpProbe, Idle, Limits, Listener, Member, Pool, Probe, ProbeKind,
-    ProbeMethod, Queue, Resolver, Retries, Service, Tls, Tunnels, Upstream, UpstreamHost,
+    Action, Alpn, Capacity, Config, GrpcProbe, HashKey, HttpProbe, Idle, Limits, Listener, Member, Pool, Probe,
+    ProbeKind, ProbeMethod, Queue, Remediation, Resolver, Retries, Service, Tls, Tunnels, Upstream,
+    UpstreamHost, Webhook,
 };
 use super::probe::ANY;
 use super::proof::{Proof, Secret};
@@ -50,6 +51,8 @@ impl Config {
             ("threads", Some(json!(self.threads))),
             ("resolver", Some(resolver(&self.resolver))),
             ("reload", Some(json!({ "watch": self.reload.watch, "every": span(self.reload.every) }))),
+            ("state_dir", self.state_dir.as_ref().map(|path| json!(escape(&path.display().to_string())))),
+            ("remediation", Some(json!({ "max_global": self.max_global }))),
             ("pools", Some(json!(pools))),
             ("routes", Some(json!(self.routes.iter().map(route).collect::<Vec<_>>()))),
         ])
@@ -68,6 +71,9 @@ impl Pool {
         let mut differing: BTreeSet<String> = BTreeSet::new();
         if self.probe != other.probe {
             differing.insert("probe".to_owned());
+        }
+        if self.remediation != other.remediation {
+            differing.insert("remediation".to_owned());
         }
         for (key, value) in theirs {
             if mine.remove(&key).as_ref() != Some(&value) {
@@ -182,6 +188,41 @@ fn pool(pool: &Pool) -> Value {
         ("max_in_flight", pool.capacity.max_in_flight.map(|most| json!(most))),
         ("max_connections", pool.capacity.max_connections.map(|most| json!(most))),
         ("queue", pool.queue.map(queue)),
+        ("remediation", Some(pool.remediation.as_ref().map_or(json!("off"), remediation))),
+    ])
+}
+
+fn remediation(remediation: &Remediation) -> Value {
+    let Remediation { after, action, limits } = remediation;
+    let (command, timeout, webhook) = match action {
+        Action::Command { argv, timeout } => {
+            let argv: Vec<String> = argv.iter().map(|argument| escape(argument)).collect();
+            (Some(json!(argv)), Some(span(*timeout)), None)
+        }
+        Action::Webhook(webhook) => (None, None, Some(self::webhook(webhook))),
+    };
+    object([
+        ("after", Some(span(*after))),
+        ("command", command),
+        ("timeout", timeout),
+        ("webhook", webhook),
+        ("max_per_hour", Some(json!(limits.per_hour))),
+        ("max_per_day", Some(json!(limits.per_day))),
+    ])
+}
+
+fn webhook(webhook: &Webhook) -> Value {
+    let Webhook { url, secret, timeout, retries } = webhook;
+    let (secret, file) = match secret {
+        Secret::Text(_) => (Some(json!(MASK)), None),
+        Secret::File(path) => (None, Some(json!(escape(&path.display().to_string())))),
+    };
+    object([
+        ("url", Some(json!(escape(&without_secrets(&url.to_string()))))),
+        ("secret", secret),
+        ("secret_file", file),
+        ("timeout", Some(span(*timeout))),
+        ("retries", Some(json!(retries))),
     ])
 }
 

@@ -36,6 +36,8 @@ pub(super) struct File {
     pub(super) threads: Written<u64>,
     pub(super) resolver: Option<ResolverKeys>,
     pub(super) reload: Option<ReloadKeys>,
+    pub(super) state_dir: Written<Text>,
+    pub(super) remediation: Option<AllRemediationKeys>,
     pub(super) pools: Option<BTreeMap<String, PoolKeys>>,
     pub(super) routes: Option<Vec<RouteKeys>>,
 }
@@ -109,6 +111,12 @@ pub(super) struct ReloadKeys {
 }
 
 #[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, expecting = "a mapping such as `{ max_global: 10 }`")]
+pub(super) struct AllRemediationKeys {
+    pub(super) max_global: Written<u64>,
+}
+
+#[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields, expecting = "a pool such as `{ members: [\"10.0.0.1:8080\"] }`")]
 pub(super) struct PoolKeys {
     pub(super) preset: Written<Preset>,
@@ -131,6 +139,7 @@ pub(super) struct PoolKeys {
     pub(super) max_connections: Written<u64>,
     pub(super) each_member: Option<CapacityKeys>,
     pub(super) queue: Option<QueueKeys>,
+    pub(super) remediation: Option<Or<Off, RemediationKeys>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -152,6 +161,35 @@ pub(super) struct CapacityKeys {
 pub(super) struct QueueKeys {
     pub(super) size: Written<u64>,
     pub(super) timeout: Written<Duration>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(
+    default,
+    deny_unknown_fields,
+    expecting = "`off`, or a mapping such as `{ after: 1h, command: [\"/usr/local/bin/replace\"] }`"
+)]
+pub(super) struct RemediationKeys {
+    pub(super) after: Written<Duration>,
+    pub(super) command: Option<Vec<Spelled<Text>>>,
+    pub(super) timeout: Written<Duration>,
+    pub(super) webhook: Option<WebhookKeys>,
+    pub(super) max_per_hour: Written<u64>,
+    pub(super) max_per_day: Written<u64>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(
+    default,
+    deny_unknown_fields,
+    expecting = "a mapping such as `{ url: \"https://ops.example/replace\", secret: \"${WEBHOOK_SECRET}\" }`"
+)]
+pub(super) struct WebhookKeys {
+    pub(super) url: Written<Text>,
+    pub(super) secret: Written<Text>,
+    pub(super) secret_file: Written<Text>,
+    pub(super) timeout: Written<Duration>,
+    pub(super) retries: Written<u64>,
 }
 
 #[derive(Debug, Default, Deserialize)]

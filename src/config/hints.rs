@@ -30,9 +30,9 @@ pub(super) fn reword(message: &str, path: &[Step]) -> Complaint {
 
 /// Keys of the sketch that are still to come, by where they are written.
 const LATER: &[(&str, &[&str])] = &[
-    ("", &["state_dir", "composites", "remediation"]),
+    ("", &["composites"]),
     ("listeners[]", &["redirect_https", "tls", "protocols", "proxy_protocol"]),
-    ("pools.*", &["passive", "slow_start", "drain", "rescue", "replace", "sticky"]),
+    ("pools.*", &["passive", "slow_start", "drain", "rescue", "sticky"]),
     ("pools.*.balance", &["peak_ewma"]),
     ("pools.*.upstream", &["http2"]),
     ("routes[]", &["strip_prefix"]),
@@ -83,6 +83,16 @@ const ELSEWHERE: &[(&str, &[&str], &str)] = &[
     ("pools.*.probe", &["failures", "passes"], "under `consecutive`"),
     ("pools.*.probe", &["size", "required"], "under `window`"),
     ("pools.*.probe", &["user_agent"], "as `headers: { User-Agent: … }`"),
+    ("pools.*", &["state_dir"], "at the top of the file"),
+    ("pools.*", &["command", "webhook", "max_per_hour", "max_per_day", "after"], "under `remediation`"),
+    ("pools.*", &["max_global"], "at the top of the file, as `remediation: { max_global: 10 }`"),
+    ("pools.*.remediation", &["max_global"], "at the top of the file, as `remediation: { max_global: 10 }`"),
+    ("pools.*.remediation", &["url", "secret", "secret_file", "retries"], "under `webhook`"),
+    (
+        "remediation",
+        &["after", "command", "webhook", "max_per_hour", "max_per_day", "timeout"],
+        "in each pool, under its own `remediation`",
+    ),
     ("listeners[]", &["trusted_proxies", "access_log"], "at the top of the file"),
     ("routes[]", &["when"], "beside the pool, as in `pools: [{ pool: web, when: region }, web-us]`"),
     ("routes[].pools[]", &["failback_delay", "no_failback"], "in the route, beside `pools`"),
@@ -193,6 +203,20 @@ const SYNONYMS: &[(&str, &[&str], &str)] = &[
     ),
     ("pools.*.each_member", CONNECTIONS_ELSEWHERE, "`max_connections`"),
     ("pools.*.each_member", REQUESTS_ELSEWHERE, "`max_in_flight`"),
+    ("pools.*", REPLACEMENT, "`remediation: { after: 1h, command: [\"/usr/local/bin/replace\"] }`"),
+    ("pools.*.remediation", &["exec", "cmd", "script", "run", "program", "argv", "action"], "`command`, a list"),
+    ("pools.*.remediation", &["hook", "http", "post", "endpoint", "notify"], "`webhook: { url: … }`"),
+    ("pools.*.remediation", &["failing_for", "unhealthy_for", "delay", "for", "threshold"], "`after: 1h`"),
+    ("pools.*.remediation", &["per_hour", "hourly", "max_hourly"], "`max_per_hour`"),
+    ("pools.*.remediation", &["per_day", "daily", "max_daily"], "`max_per_day`"),
+    ("pools.*.remediation.webhook", &["uri", "endpoint", "address"], "`url`"),
+    ("pools.*.remediation.webhook", &["key", "token", "signing_key", "signing_secret", "hmac"], "`secret`"),
+    ("pools.*.remediation.webhook", &["attempts", "tries", "max_retries"], "`retries`"),
+    (
+        "",
+        &["data_dir", "state", "state_path", "data_directory", "server_state_base"],
+        "`state_dir: /var/lib/pulsegate`",
+    ),
     ("pools.*.queue", &["max", "length", "limit", "max_size"], "`size`"),
     ("pools.*.queue", &["wait", "max_wait"], "`timeout`"),
     ("pools.*.members[]", &["ip", "url", "server", "target", "port"], "`address: \"10.0.0.1:8080\"`"),
@@ -311,6 +335,17 @@ const NEEDLESS: &[(&str, &[&str], &str)] = &[
         &["outcome", "errors", "retry_attempts", "reason"],
         "failures of ours and of members are always written; remove it",
     ),
+];
+const REPLACEMENT: &[&str] = &[
+    "replace",
+    "replacement",
+    "auto_heal",
+    "autoheal",
+    "auto_healing",
+    "auto_replace",
+    "self_healing",
+    "auto_repair",
+    "heal",
 ];
 const CONNECTIONS_ELSEWHERE: &[&str] = &["maxconn", "max_conns", "max_conn"];
 const REQUESTS_ELSEWHERE: &[&str] = &["max_requests", "max_concurrent_requests", "max_concurrency", "slots"];

@@ -1,7 +1,7 @@
 //! proxy.yaml: what was written (`file`), what is meant (`domain`), and every problem with its place.
 //!
 //! A text goes through two stages. `marks` and `yaml` make of it the shapes of `file`, in which nothing has a meaning
-//! yet; `parse`, `pool`, `member`, `probe`, `tls`, `judge` and `route` make of those the [`Config`], with `preset` for what is not
+//! yet; `parse`, `pool`, `member`, `probe`, `tls`, `judge`, `remediation` and `route` make of those the [`Config`], with `preset` for what is not
 //! written. Neither stage stops at a mistake, so all of them are reported at once.
 //!
 //! Not here: sockets, name resolution, anything that lives on after the file is read.
@@ -31,6 +31,7 @@ mod problem;
 mod proof;
 mod reading;
 mod regular;
+mod remediation;
 mod resolver;
 mod roll;
 mod route;
@@ -80,6 +81,7 @@ pub struct Loaded {
 pub struct Places {
     file: String,
     access_log: Mark,
+    state_dir: Mark,
     listeners: Vec<(SocketAddr, Mark)>,
     pools: BTreeMap<String, PoolPlaces>,
     hidden: Hidden,
@@ -90,6 +92,7 @@ struct PoolPlaces {
     probe: Mark,
     probe_secret: Mark,
     probe_bind: Mark,
+    remediation: Mark,
     members: Vec<Mark>,
     services: Vec<Mark>,
     files: Vec<Mark>,
@@ -143,6 +146,7 @@ impl Places {
                 probe: at.key("probe").mark(),
                 probe_secret: at.key("probe").key("auth").key("secret_file").mark(),
                 probe_bind: at.key("probe").key("bind").mark(),
+                remediation: at.key("remediation").mark(),
                 members: Vec::new(),
                 services: Vec::new(),
                 files: Vec::new(),
@@ -165,6 +169,7 @@ impl Places {
         Places {
             file: file.to_owned(),
             access_log: at.key("access_log").key("path").mark(),
+            state_dir: at.key("state_dir").mark(),
             listeners: (config.listeners.iter().enumerate())
                 .map(|(index, listener)| (listener.address, at.key("listeners").item(index).key("address").mark()))
                 .collect(),
@@ -221,6 +226,16 @@ impl Places {
     pub fn file_advice(&self, pool: &str, index: usize, message: String) -> Problem {
         let mark = self.pools.get(pool).and_then(|places| places.files.get(index)).copied();
         self.problem(Severity::Warning, mark, message)
+    }
+
+    /// Advice on how the members of `pool` are replaced.
+    pub fn remediation_advice(&self, pool: &str, message: String) -> Problem {
+        self.problem(Severity::Warning, self.pools.get(pool).map(|places| places.remediation), message)
+    }
+
+    /// An error in where it is kept what the next process has to know.
+    pub fn state_dir_error(&self, message: String) -> Problem {
+        self.problem(Severity::Error, Some(self.state_dir), message)
     }
 
     /// An error in the address of the listener that is to be at `address`.

@@ -17,6 +17,7 @@ use super::places::At;
 use super::pool::pool;
 use super::problem::Problems;
 use super::reading::{DAY, Reading, TICK};
+use super::remediation::{max_global, state_dir};
 use super::resolver::resolver;
 use super::route::{Known, routes};
 use super::spelling::{Spelled, Text, Written, shown};
@@ -38,6 +39,8 @@ pub(super) fn config(file: &File, at: At<'_>, problems: &mut Problems) -> Config
     let resolver = resolver(file.resolver.as_ref(), &mut top);
     let reload = reload(file.reload.as_ref(), &mut top);
     let diagnostics = diagnostics(file.diagnostics.as_ref(), &mut top);
+    let state_dir = top.text("state_dir", &file.state_dir, state_dir);
+    let max_global = max_global(file.remediation.as_ref(), &mut top);
     let threads = top.count("threads", &file.threads, 1..=1024);
     let lame_duck = top.span("lame_duck", &file.lame_duck, Duration::ZERO..=DAY);
     let drain_timeout = top.span("drain_timeout", &file.drain_timeout, Duration::ZERO..=DAY);
@@ -62,6 +65,8 @@ pub(super) fn config(file: &File, at: At<'_>, problems: &mut Problems) -> Config
         threads,
         resolver,
         reload,
+        state_dir,
+        max_global,
     }
 }
 

@@ -11,6 +11,7 @@ use super::member::{Listed, listed};
 use super::preset::{Base, Preset};
 use super::probe::{self, Probing};
 use super::reading::{DAY, Reading, TICK};
+use super::remediation::remediation;
 use super::spelling::{Share, Spelled};
 use super::tls;
 use super::words::{BalanceWord, DEFAULT_CHOICES, DEFAULT_SENSITIVITY, Or};
@@ -32,6 +33,7 @@ pub(super) fn pool(name: &str, keys: &PoolKeys, memory: Duration, mut read: Read
     let probing = probe::probing(name, keys.probe.as_ref(), preset, &base, &listed, &upstream, &mut read);
     let Listed { members, services, files } = listed;
     let (balance, hash_key) = balance(keys, &base, &mut read);
+    let remediation = remediation(name, keys.remediation.as_ref(), probing.probe.as_ref(), &mut read);
     let rolls = files.iter().map(|path| path.display().to_string().into()).collect();
     Pool {
         name: name.to_owned(),
@@ -44,6 +46,7 @@ pub(super) fn pool(name: &str, keys: &PoolKeys, memory: Duration, mut read: Read
         deadline: read.span("deadline", &keys.deadline, TICK..=DAY),
         capacity: capacity(&keys.max_in_flight, &keys.max_connections, &mut read),
         queue: keys.queue.as_ref().and_then(|keys| queue(keys, read.under("queue"))),
+        remediation,
         probe: probing.probe.map(Arc::new),
         upstream,
         each_member,

@@ -36,7 +36,9 @@ use crate::health::{Admin, MemberId, Mode};
 use crate::listener::Traffic;
 use crate::pool::{Audience, Member, Pool};
 use crate::probe::{Check, Idle, Prober, Recipe, Report, Taping, Target};
+use crate::remediate::Remediator;
 use crate::snapshot::{Found, Located, Served, Snapshot};
+use crate::state_dir::StateDirError;
 use crate::telemetry::{AccessLog, EventLog, Logging};
 use crate::tls::TlsError;
 
@@ -60,6 +62,9 @@ pub enum SetupError {
     /// The machine's authorities cannot be read.
     #[error("cannot start: {0}")]
     Authorities(#[from] TlsError),
+    /// The directory of what is kept cannot be had.
+    #[error("cannot start: {0}")]
+    State(#[from] StateDirError),
     /// Threads or their reactors cannot be had.
     #[error("cannot start: {0}")]
     System(#[from] io::Error),
@@ -90,6 +95,8 @@ pub struct Parts {
     pub traffic: Arc<Traffic>,
     /// What becomes of reloads.
     pub reloads: Reloads,
+    /// Who replaces members.
+    pub remediator: Arc<Remediator>,
 }
 
 /// The running program, as operators see it.
@@ -109,6 +116,7 @@ pub struct Control {
     draining: AtomicBool,
     reloading: tokio::sync::Mutex<()>,
     reloads: Reloads,
+    remediator: Arc<Remediator>,
 }
 
 /// What the prober and the errands follow. Who makes them follow holds it from the look at the present generation to the
@@ -126,8 +134,9 @@ pub struct Turn<'a>(#[expect(dead_code, reason = "held, not looked at")] tokio::
 impl Control {
     /// Starts probing what the present generation has.
     pub fn start(parts: Parts) -> io::Result<Control> {
-        let Parts { path, snapshot, audience, switchboard, prepared, desk, ending, log, logging, traffic, reloads } =
-            parts;
+        let Parts {
+            path, snapshot, audience, switchboard, prepared, desk, ending, log, logging, traffic, reloads, remediator,
+        } = parts;
         let prober = Arc::new(Prober::start(snapshot.load().config.max_concurrent_probes)?);
         prober.set_ceiling(snapshot.load().config.max_probes_per_second);
         let control = Control {
@@ -146,6 +155,7 @@ impl Control {
             draining: AtomicBool::new(false),
             reloading: tokio::sync::Mutex::new(()),
             reloads,
+            remediator,
         };
         let (mut following, nobody) = (control.following(), Found::default());
         let pools = control.snapshot();
@@ -254,6 +264,11 @@ impl Control {
         &self.traffic
     }
 
+    /// Who replaces members.
+    pub fn remediator(&self) -> &Arc<Remediator> {
+        &self.remediator
+    }
+
     /// Who asks for members.
     pub fn desk(&self) -> &Arc<Desk> {
         &self.desk
@@ -317,6 +332,7 @@ impl Control {
     /// Says that the process wants to end: readiness is gone, answers close their connection.
     pub fn drain(&self) {
         self.draining.store(true, Relaxed);
+        self.remediator.stop();
         self.ending.send_replace(true);
     }
 
@@ -341,6 +357,7 @@ impl Control {
         following.errands.extend(alarm(&snapshot));
         following.errands.extend(self.wakers(&snapshot));
         following.errands.push(tokio::spawn(fail_back(self.switchboard.clone())).abort_handle());
+        self.remediator.wake();
     }
 
     /// Tells a pool of its member's samples, and keeps what was seen where it has become unhealthy.

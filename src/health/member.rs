@@ -25,6 +25,7 @@ pub struct Member {
     history: History,
     totals: Totals,
     since: Duration,
+    unpassed_since: Duration,
     cause: Option<Reason>,
     last_fail: Option<Reason>,
     last_sample: Option<(Sample, Duration)>,
@@ -60,6 +61,7 @@ impl Member {
             history: History::default(),
             totals: Totals::default(),
             since: now,
+            unpassed_since: now,
             cause: None,
             last_fail: None,
             last_sample: None,
@@ -119,6 +121,17 @@ impl Member {
         self.since
     }
 
+    /// Since when no probe of it has passed: its last pass, or later when its probe became another one or an operator
+    /// enabled it.
+    pub fn unpassed_since(&self) -> Duration {
+        self.unpassed_since
+    }
+
+    /// Whether its last sample is a fail and it is not healthy, be it that it never was.
+    pub fn is_failing(&self) -> bool {
+        self.verdict() != Verdict::Healthy && self.streak() < 0
+    }
+
     /// The reason of the fail that made it unhealthy, until it is healthy again.
     pub fn cause(&self) -> Option<Reason> {
         self.cause
@@ -171,7 +184,10 @@ impl Member {
     pub(super) fn record(&mut self, now: Duration, turn: u64, sample: Sample, over_relative: bool) {
         let (mark, answered) = match sample.outcome {
             Outcome::Inconclusive => return,
-            Outcome::Pass => (Mark::Pass, true),
+            Outcome::Pass => {
+                self.unpassed_since = now;
+                (Mark::Pass, true)
+            }
             Outcome::Fail(reason) => {
                 self.last_fail = Some(reason);
                 (Mark::Fail, reason == Reason::Slow)
@@ -213,6 +229,10 @@ impl Member {
         if was == Admin::Disabled && admin != Admin::Disabled {
             self.restart(now, rules);
         }
+        if was != Admin::Enabled && admin == Admin::Enabled {
+            // Whoever had it in hand has just let go of it.
+            self.unpassed_since = now;
+        }
     }
 
     /// Begins again after a time without probes: what it once was says nothing about what it is.
@@ -228,7 +248,8 @@ impl Member {
     }
 
     /// Another probe: the verdict stands unverified, the evidence is gone (health.md §9).
-    pub(super) fn unverify(&mut self) {
+    pub(super) fn unverify(&mut self, now: Duration) {
+        self.unpassed_since = now;
         self.judgement.forget();
         self.history = History::default();
         self.totals.clear();

@@ -18,6 +18,7 @@ mod member;
 mod pace;
 mod picture;
 mod pool;
+pub mod replacement;
 mod reshape;
 mod rules;
 mod sample;

@@ -92,7 +92,7 @@ impl Member {
         let has_other_probe = spec.fingerprint != self.spec.fingerprint;
         self.spec = spec;
         if has_other_probe {
-            self.unverify();
+            self.unverify(now);
         }
         self.settle_mark(rules);
         self.rejudge(now, rules.judge);

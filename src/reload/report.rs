@@ -300,6 +300,8 @@ fn sections(old: &Config, new: &Config) -> Vec<&'static str> {
         threads: _,
         resolver,
         reload,
+        state_dir: _,
+        max_global,
     } = new;
     let rows = [
         ("admin", *admin != old.admin),
@@ -312,6 +314,7 @@ fn sections(old: &Config, new: &Config) -> Vec<&'static str> {
         ("diagnostics", *diagnostics != old.diagnostics),
         ("resolver", *resolver != old.resolver),
         ("reload", *reload != old.reload),
+        ("remediation", *max_global != old.max_global),
     ];
     rows.into_iter().filter(|(_, differs)| *differs).map(|(section, _)| section).collect()
 }

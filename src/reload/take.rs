@@ -116,6 +116,10 @@ fn hold_till_restart(old: &Config, new: &mut Config) -> Vec<String> {
     if old.threads != new.threads {
         held.push("threads".to_owned());
     }
+    if old.state_dir != new.state_dir {
+        held.push("state_dir".to_owned());
+    }
+    new.state_dir.clone_from(&old.state_dir);
     new.admin = in_force(old.admin.as_ref(), new.admin.as_ref());
     new.threads = old.threads;
     held

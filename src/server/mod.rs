@@ -24,7 +24,9 @@ use crate::listener::{LastCall, Lobby, Traffic};
 use crate::pool::Audience;
 use crate::proxy::{self, Proxy};
 use crate::reload::{self, Reloader, Seen};
+use crate::remediate::{Remediator, Store};
 use crate::snapshot::Snapshot;
+use crate::state_dir::StateDir;
 use crate::telemetry::{AccessLog, Logging};
 use crate::{admin, clock, config, tls};
 
@@ -97,6 +99,7 @@ async fn serve(
         Some(admin) => Some(admin::bind(admin.address)?),
         None => None,
     };
+    let state = config.state_dir.as_deref().map(StateDir::open).transpose()?.map(Arc::new);
     let wanted = config.clone();
     let opening = tokio::task::spawn_blocking(move || AccessLog::start(&wanted.access_log));
     let log = tokio::select! {
@@ -111,6 +114,7 @@ async fn serve(
     let Prepared { found, outfits, .. } = &prepared;
     let first = Snapshot::next(None, clock::monotonic(), config.clone(), found, outfits, &audience);
     let snapshot = Arc::new(ArcSwap::from_pointee(first));
+    let remediator = Remediator::new(snapshot.clone(), audience.events.clone(), Store::new(state));
     let (ending, is_ending) = watch::channel(false);
     let traffic = Arc::new(Traffic::default());
     let proxy =
@@ -136,6 +140,7 @@ async fn serve(
         logging,
         traffic: traffic.clone(),
         reloads: Reloads::new(clock::monotonic(), digest),
+        remediator: remediator.clone(),
     })?);
     let reloader = Arc::new(Reloader::new(control.clone(), floor.clone(), seen));
     let keeping_up = control::keep_up(&control);
@@ -146,9 +151,11 @@ async fn serve(
         admin::serve(admin, control.clone(), reloader.clone());
     }
     let following = reload::follow(&reloader);
+    let replacing = remediator.follow();
     tracing::info!(target: "server", version = env!("CARGO_PKG_VERSION"), threads, descriptors, "serving");
     signals::until_the_end(ears, limit, &control, &floor, &reloader).await;
     following.abort();
+    replacing.abort();
     keeping_up.abort();
     control.stop();
     floor.stop();

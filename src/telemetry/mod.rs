@@ -31,5 +31,10 @@ pub use panics::{log_panics, panics};
 pub use record::{Attempt, Pick, Record, Text};
 pub use words::{AttemptResult, Outcome, PickReason, Why};
 
+/// Text of somebody else's, for a message: on one line, with every character escaped that could deceive a terminal.
+pub fn shown(text: &str) -> String {
+    json::Shown(text).to_string()
+}
+
 /// The `tracing` target of the event log.
 pub const HEALTH: &str = "health";

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pulsegate::config::{
-    Config, HttpProbe, Limits, Pool, Probe, ProbeKind, Problem, Proof, Retries, Secret, Severity, Upstream, load, parse,
+    Action, Config, HttpProbe, Limits, Pool, Probe, ProbeKind, Problem, Proof, Retries, Secret, Severity, Upstream, load,
+    parse,
 };
 use pulsegate::health::Rules;
 use serde_json::Value;
@@ -57,6 +58,9 @@ fn unmasked(mut config: Config, original: &Config) -> Config {
         let mut whole = Pool::clone(pool);
         if whole.probe.as_deref().is_some_and(has_masked_field) {
             whole.probe.clone_from(&original.pools[name].probe);
+        }
+        if whole.remediation.as_ref().is_some_and(|remediation| matches!(remediation.action, Action::Webhook(_))) {
+            whole.remediation.clone_from(&original.pools[name].remediation);
         }
         *pool = Arc::new(whole);
     }

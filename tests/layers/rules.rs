@@ -35,6 +35,8 @@ pub const ROOMS: &[(&str, Layer)] = &[
     ("control", Edges),
     ("admin", Edges),
     ("reload", Edges),
+    ("remediate", Edges),
+    ("state_dir", Edges),
     ("server", Assembly),
     ("cli", Assembly),
     ("lib", Assembly),
@@ -101,6 +103,9 @@ pub const PATHS: &[(&str, Layer, &str)] = &[
     ("socket2", Edges, "only the edges have sockets"),
     ("rustix", Edges, "only the edges talk to the system"),
     ("rustix::process", Assembly, "limits of the process are the program's business"),
+    ("rustix::process::Pid", Edges, "a command is ended with all it has started"),
+    ("rustix::process::Signal", Edges, "a command is ended with all it has started"),
+    ("rustix::process::kill_process_group", Edges, "a command is ended with all it has started"),
     ("clap", Assembly, "only the command line knows its arguments"),
     ("mimalloc", Assembly, "the allocator is the program's choice"),
     // The standard library, where it can do what a layer must not.

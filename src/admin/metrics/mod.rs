@@ -9,6 +9,7 @@ mod facts;
 mod members;
 mod pools;
 mod process;
+mod remediation;
 mod routes;
 mod shelf;
 mod traffic;
@@ -86,6 +87,7 @@ fn page(control: &Control) -> String {
     routes::failovers(&mut page, &snapshot, control.switchboard());
     pools::modes(&mut page, &pools);
     pools::room(&mut page, &pools);
+    remediation::remediation(&mut page, control, &pools);
     members::standings(&mut page, &pools);
     members::room(&mut page, &pools);
     members::verdicts(&mut page, &pools);

@@ -226,6 +226,39 @@ pub const MEMBER_TRANSITIONS: Metric = counter(
     "Changes of the member's verdict, by what it became and, where that is unhealthy, the reason of the fail that decided.",
 );
 
+pub const REMEDIATION: Metric = counter(
+    "pulsegate_remediation_total",
+    &["pool", "result"],
+    "Decisions on replacing members, of pools that do. Deferred: a limit was used up; spared: the machine serves another pool that does not fail there; refused: wanted by hand.",
+);
+
+pub const REMEDIATION_WAITING: Metric = gauge(
+    "pulsegate_remediation_waiting",
+    &["pool"],
+    "Members that are due for replacement and wait, of pools that replace members.",
+);
+
+pub const REMEDIATION_RUNNING: Metric =
+    gauge("pulsegate_remediation_running", &["pool"], "Replacements under way, of pools that replace members.");
+
+pub const REMEDIATION_USED: Metric = gauge(
+    "pulsegate_remediation_used",
+    &["pool", "limit"],
+    "Replacements that count under the pool's limits, within the last hour and day.",
+);
+
+pub const REMEDIATION_LIMIT: Metric = gauge(
+    "pulsegate_remediation_limit",
+    &["pool", "limit"],
+    "How many the pool's limits allow, within an hour and a day.",
+);
+
+pub const REMEDIATION_GLOBAL_USED: Metric =
+    gauge("pulsegate_remediation_global_used", &[], "Replacements in all pools within the last 12 hours.");
+
+pub const REMEDIATION_GLOBAL_LIMIT: Metric =
+    gauge("pulsegate_remediation_global_limit", &[], "How many all pools together are allowed within 12 hours.");
+
 pub const PROBES: Metric = counter(
     "pulsegate_probe_total",
     &["pool", "member", "result", "reason"],
@@ -373,6 +406,13 @@ pub const ALL: &[Metric] = &[
     MEMBER_MAX_CONNECTIONS,
     MEMBER_LATENCY,
     MEMBER_TRANSITIONS,
+    REMEDIATION,
+    REMEDIATION_WAITING,
+    REMEDIATION_RUNNING,
+    REMEDIATION_USED,
+    REMEDIATION_LIMIT,
+    REMEDIATION_GLOBAL_USED,
+    REMEDIATION_GLOBAL_LIMIT,
     PROBES,
     PROBE_DURATION,
     PROBE_AGE,

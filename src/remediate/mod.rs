@@ -1,0 +1,402 @@
+//! Replaces members that fail for long: looks when one may be due, notes down what is decided, and has it done.
+//!
+//! It looks at the moments that the heart names and when somebody has changed something, never in between. What is to be done
+//! is on the disk before it is begun. What is done takes place beside everything else, some at once at most, and is
+//! waited for by nobody.
+//!
+//! Not here: who is due and how many may be (`health::replacement`), what operators see (`admin`).
+
+mod command;
+mod desk;
+mod notice;
+mod signature;
+mod store;
+mod webhook;
+mod words;
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, UNIX_EPOCH};
+
+use arc_swap::ArcSwap;
+use bytes::Bytes;
+use tokio::sync::{Notify, Semaphore};
+use tokio::task::AbortHandle;
+
+pub use desk::{By, Finished, Overview, Result as Ending, Running, Tally};
+pub use store::Store;
+
+use crate::clock;
+use crate::config::{Action, Remediation};
+use crate::discovery::supervised;
+use crate::health::MemberId;
+use crate::health::replacement::{Answer, Order, Patient, Rule, Turn, Wait, Ward, Who};
+use crate::snapshot::{Served, Snapshot};
+use crate::telemetry::EventLog;
+use desk::Desk;
+use notice::Subject;
+
+/// Replacements that are carried out at once.
+const AT_ONCE: usize = 8;
+
+/// Looks that follow each other take at least so long.
+const LEAST: Duration = Duration::from_millis(50);
+
+/// Why something that was tried came to nothing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Failed {
+    /// One of: start, exit, timeout, request, secret, connect, tls, protocol, status.
+    word: &'static str,
+    detail: String,
+}
+
+impl Failed {
+    fn new(word: &'static str, detail: String) -> Failed {
+        Failed { word, detail }
+    }
+}
+
+/// Why a member is not replaced that somebody wants replaced.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// The pool or the member is not there.
+    #[error("it is not there any more")]
+    Gone,
+    /// Nothing is configured that would do it.
+    #[error("pool {0:?} has no `remediation`, so there is nobody to replace it")]
+    NoAction(String),
+    /// Its name has no address.
+    #[error("its name has no address, so there is nobody to replace")]
+    NoAddress,
+    /// Somebody is about it already.
+    #[error("it is being replaced already")]
+    Running,
+    /// The process is about to end.
+    #[error("the process is ending")]
+    Ending,
+    /// A limit.
+    #[error("{0}")]
+    Full(String),
+    /// It cannot be noted down.
+    #[error("what is done cannot be noted down in `state_dir`, so nothing is: {0}")]
+    Unnoted(String),
+}
+
+/// A replacement that has begun.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Begun {
+    /// Of this one alone; whoever carries it out is told the same.
+    pub id: String,
+    /// The pools it counts for.
+    pub counts_for: Vec<Arc<str>>,
+    /// Other probed pools that its machine serves.
+    pub shared_with: Vec<Arc<str>>,
+}
+
+/// Replaces members.
+#[derive(Debug)]
+pub struct Remediator {
+    snapshot: Arc<ArcSwap<Snapshot>>,
+    events: Arc<EventLog>,
+    store: Store,
+    desk: Mutex<Desk>,
+    /// One decision after the other, and each on the disk before the next.
+    turn: tokio::sync::Mutex<()>,
+    wake: Notify,
+    places: Semaphore,
+    is_ending: AtomicBool,
+    restarts: Arc<AtomicU64>,
+}
+
+impl Remediator {
+    /// For the present generation and all that follow; nothing is looked at yet.
+    pub fn new(snapshot: Arc<ArcSwap<Snapshot>>, events: Arc<EventLog>, store: Store) -> Arc<Remediator> {
+        let ledger = store.load(clock::monotonic(), wall());
+        Arc::new(Remediator {
+            snapshot,
+            events,
+            store,
+            desk: Mutex::new(Desk::new(Ward::new(ledger))),
+            turn: tokio::sync::Mutex::new(()),
+            wake: Notify::new(),
+            places: Semaphore::new(AT_ONCE),
+            is_ending: AtomicBool::new(false),
+            restarts: Arc::new(AtomicU64::new(0)),
+        })
+    }
+
+    /// Looks from now on, for as long as the process serves.
+    pub fn follow(self: &Arc<Self>) -> AbortHandle {
+        let remediator = self.clone();
+        supervised("the replacement of members".to_owned(), self.restarts.clone(), move || remediator.clone().attend())
+    }
+
+    /// Somebody has changed something: who is there, what is wanted of them, or the rules.
+    pub fn wake(&self) {
+        self.wake.notify_one();
+    }
+
+    /// Begins nothing more. Commands that run go on without us; what webhooks still wait for is given up.
+    pub fn stop(&self) {
+        let was_ending = self.is_ending.swap(true, Relaxed);
+        let running = self.desk().running().len();
+        if !was_ending && running > 0 {
+            tracing::warn!(
+                target: "remediate", running,
+                "{running} replacements are not over: commands go on, webhooks are not tried again"
+            );
+        }
+    }
+
+    /// Where the ledger is kept.
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// How it stands.
+    pub fn overview(&self) -> Overview {
+        let mut desk = self.desk();
+        desk.ward.advance(clock::monotonic(), wall());
+        desk.overview()
+    }
+
+    /// What became of a pool's members so far.
+    pub fn tally(&self, pool: &str) -> Tally {
+        self.desk().tally(pool)
+    }
+
+    /// Replaces a member now, however it is: the limits hold all the same.
+    ///
+    /// # Errors
+    /// Why it is not.
+    pub async fn by_hand(self: &Arc<Self>, pool: &str, id: MemberId) -> std::result::Result<Begun, Refused> {
+        let (remediator, pool) = (self.clone(), pool.to_owned());
+        // Who asked may go away in the middle of it, and what is noted down is done.
+        let task = tokio::spawn(async move { remediator.at_once(&pool, id).await });
+        task.await.unwrap_or(Err(Refused::Ending))
+    }
+
+    async fn at_once(self: &Arc<Self>, pool: &str, id: MemberId) -> std::result::Result<Begun, Refused> {
+        let _turn = self.turn.lock().await;
+        let snapshot = self.snapshot.load_full();
+        let served = snapshot.pools.get(pool).ok_or(Refused::Gone)?;
+        if served.config.remediation.is_none() {
+            return Err(Refused::NoAction(pool.to_owned()));
+        }
+        if self.is_ending.load(Relaxed) {
+            return Err(Refused::Ending);
+        }
+        let subject = Subject::of(served, id).ok_or(Refused::Gone)?;
+        let who: Who = (served.live.name().clone(), id);
+        let answer = {
+            let mut desk = self.desk();
+            if desk.is_running(&who) {
+                return Err(Refused::Running);
+            }
+            let patients = patients(&snapshot, &mut desk);
+            let max_global = snapshot.config.max_global;
+            desk.ward.by_hand(clock::monotonic(), wall(), &patients, &who, max_global).ok_or(Refused::NoAddress)?
+        };
+        let order = match answer {
+            Answer::Start(order) => order,
+            Answer::Wait(wait) => {
+                self.desk().count(pool, |tally| tally.refused += 1);
+                self.events.publish(words::refused(&subject, &wait));
+                return Err(Refused::Full(words::why(&wait)));
+            }
+        };
+        if let Err(cause) = self.note(std::slice::from_ref(&order)).await {
+            return Err(Refused::Unnoted(cause));
+        }
+        let Order { counts_for, shared_with, .. } = order.clone();
+        let id = self.begin(&snapshot, order, By::Hand).ok_or(Refused::Gone)?;
+        Ok(Begun { id, counts_for, shared_with })
+    }
+
+    async fn attend(self: Arc<Self>) {
+        loop {
+            let next = self.look().await;
+            let rest = async {
+                match next {
+                    Some(at) => tokio::time::sleep(at.saturating_sub(clock::monotonic()).max(LEAST)).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = self.wake.notified() => {}
+                () = rest => {}
+            }
+        }
+    }
+
+    /// Looks at everyone, has done what is due, and says when to look again.
+    async fn look(self: &Arc<Self>) -> Option<Duration> {
+        let _turn = self.turn.lock().await;
+        if self.is_ending.load(Relaxed) {
+            return None;
+        }
+        let snapshot = self.snapshot.load_full();
+        if snapshot.pools.values().all(|pool| pool.config.remediation.is_none()) && self.desk().is_at_rest() {
+            return None;
+        }
+        let (turns, next) = {
+            let mut desk = self.desk();
+            let patients = patients(&snapshot, &mut desk);
+            desk.ward.look(clock::monotonic(), wall(), &patients, snapshot.config.max_global)
+        };
+        let (orders, rest): (Vec<Turn>, Vec<Turn>) = turns.into_iter().partition(|turn| matches!(turn, Turn::Start(_)));
+        let order = |turn| if let Turn::Start(order) = turn { Some(order) } else { None };
+        let orders: Vec<Order> = orders.into_iter().filter_map(order).collect();
+        // What cannot be noted down is told, and tried again at the next look.
+        if self.note(&orders).await.is_ok() {
+            for order in orders {
+                self.begin(&snapshot, order, By::Rule);
+            }
+        }
+        self.tell(&snapshot, rest);
+        next
+    }
+
+    /// Writes down what is about to be done. Where that fails it is taken back.
+    async fn note(&self, orders: &[Order]) -> std::result::Result<(), String> {
+        if orders.is_empty() {
+            return Ok(());
+        }
+        let ledger = self.desk().ward.ledger().clone();
+        let Err(cause) = self.store.save(&ledger).await else { return Ok(()) };
+        for order in orders.iter().rev() {
+            let is_news = self.desk().ward.take_back(order);
+            let snapshot = self.snapshot.load();
+            let served = snapshot.pools.get(&*order.who.0);
+            if let Some(subject) = served.and_then(|served| Subject::of(served, order.who.1)).filter(|_| is_news) {
+                self.events.publish(words::unnoted(&subject, &cause));
+            }
+        }
+        Err(cause)
+    }
+
+    /// Has a member replaced, and returns the id of that; nothing where it has just left.
+    fn begin(self: &Arc<Self>, snapshot: &Snapshot, order: Order, by: By) -> Option<String> {
+        let served = snapshot.pools.get(&*order.who.0)?;
+        let rule = served.config.remediation.clone()?;
+        let subject = Subject::of(served, order.who.1)?;
+        let id = format!("{:032x}", fastrand::u128(..));
+        let now = clock::monotonic();
+        let used = {
+            let mut desk = self.desk();
+            desk.start(Running {
+                id: id.clone(),
+                who: order.who.clone(),
+                member: subject.member().clone(),
+                by,
+                since: now,
+            });
+            desk.count(&order.who.0, |tally| tally.started += 1);
+            words::used(&desk.ward, &order.who.0, &rule)
+        };
+        self.events.publish(words::started(&subject, &order, by, &used, now));
+        let task = self.clone().carry_out(id.clone(), order, by, subject, rule);
+        tokio::spawn(task);
+        Some(id)
+    }
+
+    async fn carry_out(self: Arc<Self>, id: String, order: Order, by: By, subject: Subject, rule: Remediation) {
+        let _running = Under { remediator: &self, who: &order.who };
+        let Ok(_place) = self.places.acquire().await else { return };
+        let began = clock::monotonic();
+        let notice = notice::notice(&id, by, &order, &subject, &rule);
+        let result = match &rule.action {
+            Action::Command { argv, timeout } => command::run(argv, &notice, *timeout).await,
+            Action::Webhook(webhook) => webhook::call(webhook, &id, Bytes::from(notice)).await,
+        };
+        let took = clock::monotonic().saturating_sub(began);
+        let finished = Finished {
+            id,
+            pool: subject.pool().clone(),
+            member: subject.member().clone(),
+            by,
+            began,
+            took,
+            result: match &result {
+                Ok(_) => Ending::Done,
+                Err(failed) => Ending::Failed(failed.word),
+            },
+            detail: match result {
+                Ok(said) => crate::telemetry::shown(&said),
+                Err(failed) => crate::telemetry::shown(&failed.detail),
+            },
+        };
+        let now_stands = self.snapshot.load().pools.get(&*order.who.0).and_then(|now| Subject::of(now, order.who.1));
+        self.events.publish(words::finished(now_stands.as_ref().unwrap_or(&subject), &finished));
+        self.desk().finish(finished);
+    }
+
+    /// Tells of who waits and who does not any more; of many that are alike only the first are named.
+    fn tell(&self, snapshot: &Snapshot, turns: Vec<Turn>) {
+        let mut crowd = words::Crowd::default();
+        for turn in turns {
+            let who = match &turn {
+                Turn::Start(order) => &order.who,
+                Turn::Wait(who, _) | Turn::Over(who) => who,
+            };
+            let subject = snapshot.pools.get(&*who.0).and_then(|served| Subject::of(served, who.1));
+            if let Turn::Wait(_, wait) = &turn {
+                self.desk().count(&who.0, |tally| match wait {
+                    Wait::Shared(_) => tally.spared += 1,
+                    _ => tally.deferred += 1,
+                });
+            }
+            if let (Some(subject), true) = (subject, crowd.names(&turn)) {
+                self.events.publish(words::turn(&subject, &turn));
+            }
+        }
+        crowd.rest().for_each(|event| drop(self.events.publish(event)));
+    }
+
+    fn desk(&self) -> MutexGuard<'_, Desk> {
+        self.desk.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A replacement that is under way; over when dropped, whatever became of it.
+struct Under<'a> {
+    remediator: &'a Remediator,
+    who: &'a Who,
+}
+
+impl Drop for Under<'_> {
+    fn drop(&mut self) {
+        self.remediator.desk().end(self.who);
+        // It may be due again already.
+        self.remediator.wake();
+    }
+}
+
+/// Every member of a pool with probes. Whoever is being replaced is in somebody's hands.
+fn patients(snapshot: &Snapshot, desk: &mut Desk) -> Vec<Patient> {
+    let (mut patients, stretch) = (Vec::new(), desk.stretch(snapshot));
+    for served in snapshot.pools.values() {
+        let rule = rule(served, stretch);
+        if served.config.probe.is_none() {
+            continue;
+        }
+        served.live.read(|health, _| {
+            let members = health.members().iter();
+            patients.extend(members.filter_map(|member| Patient::of(served.live.name(), member, rule)));
+        });
+    }
+    for patient in &mut patients {
+        patient.is_in_hand |= desk.is_running(&patient.who);
+    }
+    patients
+}
+
+fn rule(served: &Served, stretch: f64) -> Option<Rule> {
+    let (remediation, probe) = (served.config.remediation.as_ref()?, served.config.probe.as_ref()?);
+    Some(Rule { after: remediation.after, pace: probe.pace().mul_f64(stretch), limits: remediation.limits })
+}
+
+/// Since 1970.
+fn wall() -> Duration {
+    clock::wall().duration_since(UNIX_EPOCH).unwrap_or_default()
+}

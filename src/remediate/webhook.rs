@@ -1,0 +1,203 @@
+//! Somebody else who is asked to replace a member: a signed POST, sent again where it may not have come through.
+//!
+//! A 2xx is done. Whatever may mend is tried again: no connection, no answer, 408, 425, 429 and 5xx. Every try has the same
+//! `Idempotency-Key`, by which the other side knows that it is one request. Redirects are not followed.
+//!
+//! Not here: what it is told (`notice`).
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, HOST, USER_AGENT};
+use http::{HeaderValue, Method, Request, StatusCode, Uri};
+use http_body_util::{BodyExt, Full};
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::time::{sleep, timeout};
+use tokio_rustls::TlsConnector;
+
+use super::Failed;
+use super::signature::{FIELD, signature};
+use crate::config::{Secret, Tls, Webhook};
+use crate::{clock, disk, tls};
+
+/// The first pause; each further one is twice as long, up to the longest.
+const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
+
+/// Of the answer's body so much is shown, in bytes.
+const MOST_SAID: usize = 1024;
+
+/// A longer secret is none.
+const MOST_SECRET: usize = 4096;
+
+/// Why one try came to nothing, and whether another one may not.
+struct Trouble {
+    failed: Failed,
+    may_mend: bool,
+}
+
+/// Sends `notice`, whose id is `id`, until it is taken or refused or tried often enough; returns what was answered.
+///
+/// # Errors
+/// It was refused, or nobody answered.
+pub async fn call(webhook: &Webhook, id: &str, notice: Bytes) -> Result<String, Failed> {
+    let secret = secret(&webhook.secret).await.map_err(|why| Failed::new("secret", why))?;
+    let mut tried = 0;
+    loop {
+        let once = timeout(webhook.timeout, once(webhook, &secret, id, notice.clone())).await;
+        let late = || format!("no answer within {}", humantime::format_duration(webhook.timeout));
+        let trouble = match once.unwrap_or_else(|_| Err(Trouble::mends("timeout", late()))) {
+            Ok(said) => return Ok(said),
+            Err(trouble) => trouble,
+        };
+        if !trouble.may_mend || tried == webhook.retries {
+            let Failed { word, detail } = trouble.failed;
+            let tries = if tried == 0 { String::new() } else { format!(", after {} tries", tried + 1) };
+            return Err(Failed::new(word, format!("{detail}{tries}")));
+        }
+        sleep(pause(tried, fastrand::f64())).await;
+        tried += 1;
+    }
+}
+
+/// Between half of its length and all of it, so that many who failed together do not come back together.
+fn pause(tried: u32, chance: f64) -> Duration {
+    let whole = PAUSES.0.saturating_mul(1 << tried.min(16)).min(PAUSES.1);
+    whole.mul_f64(0.5 + chance / 2.0)
+}
+
+async fn secret(secret: &Secret) -> Result<Vec<u8>, String> {
+    let path = match secret {
+        Secret::Text(text) => return Ok(text.clone().into_bytes()),
+        Secret::File(path) => path.clone(),
+    };
+    let shown = path.display().to_string();
+    let read = disk::read(&path.clone(), move || std::fs::read(path)).await.map_err(|error| error.to_string());
+    let bytes = read.and_then(|read| read.map_err(|error| error.to_string()));
+    let bytes = bytes.map_err(|cause| format!("`secret_file` {shown} cannot be read: {cause}"))?;
+    let text = bytes.strip_suffix(b"\n").unwrap_or(&bytes);
+    match text.len() {
+        0 => Err(format!("`secret_file` {shown} is empty")),
+        1..=MOST_SECRET => Ok(text.to_vec()),
+        _ => Err(format!("`secret_file` {shown} has more than {MOST_SECRET} bytes")),
+    }
+}
+
+async fn once(webhook: &Webhook, secret: &[u8], id: &str, notice: Bytes) -> Result<String, Trouble> {
+    let request = request(&webhook.url, secret, id, notice).map_err(|why| Trouble::stays("request", why))?;
+    let host = webhook.url.host().unwrap_or_default();
+    let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    let is_tls = webhook.url.scheme_str() == Some("https");
+    let port = webhook.url.port_u16().unwrap_or(if is_tls { 443 } else { 80 });
+    let connected = match host.parse::<IpAddr>() {
+        Ok(address) => TcpStream::connect((address, port)).await,
+        Err(_) => TcpStream::connect((host, port)).await,
+    };
+    let stream = connected.map_err(|error| Trouble::mends("connect", error.to_string()))?;
+    if !is_tls {
+        return exchange(stream, request).await;
+    }
+    let setup = |error: tls::TlsError| Trouble::stays("tls", error.to_string());
+    let trust = tls::client(&Tls::default(), &tls::Material { authorities: None, client: None }).map_err(setup)?;
+    let name = tls::server_name(host).map_err(setup)?;
+    let secured = TlsConnector::from(Arc::clone(&trust)).connect(name, stream).await;
+    exchange(secured.map_err(|error| Trouble::mends("tls", error.to_string()))?, request).await
+}
+
+fn request(url: &Uri, secret: &[u8], id: &str, notice: Bytes) -> Result<Request<Full<Bytes>>, String> {
+    let seconds = clock::wall().duration_since(std::time::UNIX_EPOCH).unwrap_or_default().as_secs();
+    let signed = signature(secret, seconds, &notice);
+    let mut request = Request::new(Full::new(notice));
+    *request.method_mut() = Method::POST;
+    let path = url.path_and_query().map_or("/", |path| path.as_str());
+    *request.uri_mut() = path.parse().map_err(|error| format!("{path}: {error}"))?;
+    let field = |text: &str| HeaderValue::from_str(text).map_err(|error| error.to_string());
+    let host = url.authority().map_or("", |authority| authority.as_str());
+    let headers = request.headers_mut();
+    headers.insert(HOST, field(host)?);
+    headers.insert(USER_AGENT, HeaderValue::from_static(concat!("pulsegate/", env!("CARGO_PKG_VERSION"))));
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert("idempotency-key", field(id)?);
+    headers.insert(FIELD, field(&signed)?);
+    Ok(request)
+}
+
+async fn exchange<S>(stream: S, request: Request<Full<Bytes>>) -> Result<String, Trouble>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let broken = |error: hyper::Error| Trouble::mends("protocol", error.to_string());
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(broken)?;
+    let connection = tokio::spawn(connection);
+    let answer = sender.send_request(request).await.map_err(broken);
+    let said = async {
+        let answer = answer?;
+        let status = answer.status();
+        Ok((status, beginning(answer.into_body()).await))
+    };
+    let said = said.await;
+    connection.abort();
+    let (status, body) = said?;
+    let shown = if body.is_empty() { status.to_string() } else { format!("{status}: {body}") };
+    let may_mend = status.is_server_error()
+        || matches!(status, StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_EARLY | StatusCode::TOO_MANY_REQUESTS);
+    match status.is_success() {
+        true => Ok(shown),
+        false => Err(Trouble { failed: Failed::new("status", shown), may_mend }),
+    }
+}
+
+/// What the answer begins with; how it ends does not matter.
+async fn beginning(mut body: hyper::body::Incoming) -> String {
+    let mut bytes = Vec::new();
+    while let Some(Ok(frame)) = body.frame().await {
+        bytes.extend_from_slice(frame.data_ref().map_or(&[][..], |data| data));
+        if bytes.len() >= MOST_SAID {
+            bytes.truncate(MOST_SAID);
+            break;
+        }
+    }
+    String::from_utf8_lossy(&bytes).trim().to_owned()
+}
+
+impl Trouble {
+    fn mends(word: &'static str, detail: String) -> Trouble {
+        Trouble { failed: Failed::new(word, detail), may_mend: true }
+    }
+
+    fn stays(word: &'static str, detail: String) -> Trouble {
+        Trouble { failed: Failed::new(word, detail), may_mend: false }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_to_a_limit_and_are_never_the_same() {
+        let seconds = |tried, chance| pause(tried, chance).as_secs_f64();
+        assert_eq!([seconds(0, 0.0), seconds(0, 1.0), seconds(1, 1.0), seconds(3, 0.5)], [0.5, 1.0, 2.0, 6.0]);
+        assert_eq!([seconds(5, 1.0), seconds(99, 1.0)], [30.0, 30.0]);
+    }
+
+    #[tokio::test]
+    async fn a_secret_in_a_file_ends_before_the_end_of_its_line() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("secret");
+        for (held, expected) in [("s3cret\n", Ok(&b"s3cret"[..])), ("s3 \n\n", Ok(b"s3 \n")), ("\n", Err("is empty"))] {
+            std::fs::write(&path, held).unwrap();
+            match (secret(&Secret::File(path.clone())).await, expected) {
+                (Ok(read), Ok(expected)) => assert_eq!(read, expected),
+                (Err(error), Err(expected)) => assert!(error.contains(expected), "{error}"),
+                (read, _) => panic!("{held:?}: {read:?}"),
+            }
+        }
+        let gone = secret(&Secret::File(folder.path().join("gone"))).await.unwrap_err();
+        assert!(gone.contains("cannot be read"), "{gone}");
+    }
+}

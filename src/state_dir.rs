@@ -1,0 +1,138 @@
+//! The directory where a process keeps what the next one has to know: small files, each written whole or not at all.
+//!
+//! It belongs to one process at a time, by a lock that the kernel takes away when the process ends, however it does.
+//!
+//! Not here: what is in the files (`remediate`).
+
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// A larger file is none of ours.
+const MAX_BYTES: u64 = 64 << 20;
+
+/// The lock's file.
+const LOCK: &str = "lock";
+
+/// A directory that is ours.
+#[derive(Debug)]
+pub struct StateDir {
+    path: PathBuf,
+    #[expect(dead_code, reason = "held, not looked at: the lock goes with it")]
+    lock: File,
+}
+
+/// Why it cannot be had.
+#[derive(Debug, thiserror::Error)]
+pub enum StateDirError {
+    /// Another process has it.
+    #[error("`state_dir` {} belongs to another running pulsegate; give each its own", .0.display())]
+    Taken(PathBuf),
+    /// It cannot be made, or nothing can be written there.
+    #[error("`state_dir` {} cannot be used: {cause}", path.display())]
+    Unusable {
+        /// As configured.
+        path: PathBuf,
+        /// What the system says.
+        cause: io::Error,
+    },
+}
+
+impl StateDir {
+    /// Takes the directory at `path`, which is made where it is not there.
+    ///
+    /// # Errors
+    /// It belongs to another process, or nothing can be written there.
+    pub fn open(path: &Path) -> Result<StateDir, StateDirError> {
+        let unusable = |cause| StateDirError::Unusable { path: path.to_owned(), cause };
+        DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(unusable)?;
+        let lock = ours().create(true).truncate(false).open(path.join(LOCK)).map_err(unusable)?;
+        match lock.try_lock() {
+            Ok(()) => Ok(StateDir { path: path.to_owned(), lock }),
+            Err(TryLockError::WouldBlock) => Err(StateDirError::Taken(path.to_owned())),
+            Err(TryLockError::Error(cause)) => Err(unusable(cause)),
+        }
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What the file `name` holds; `None`: there is none.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn read(&self, name: &str) -> io::Result<Option<Vec<u8>>> {
+        let file = match File::open(self.path.join(name)) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            file => file?,
+        };
+        let mut bytes = Vec::new();
+        file.take(MAX_BYTES).read_to_end(&mut bytes)?;
+        Ok(Some(bytes))
+    }
+
+    /// Makes `bytes` what the file `name` holds. Whatever happens, it holds that or what it held before; it is on the disk
+    /// when this returns.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn write(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
+        let (path, part) = (self.path.join(name), self.path.join(format!("{name}.part")));
+        let mut file = ours().create(true).truncate(true).open(&part)?;
+        file.write_all(bytes)?;
+        file.sync_all()?;
+        fs::rename(&part, &path)?;
+        File::open(&self.path)?.sync_all()
+    }
+
+    /// Puts the file `name` aside, for somebody to look at: as `name.damaged`.
+    ///
+    /// # Errors
+    /// It cannot be moved.
+    pub fn set_aside(&self, name: &str) -> io::Result<()> {
+        fs::rename(self.path.join(name), self.path.join(format!("{name}.damaged")))
+    }
+}
+
+fn ours() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.write(true).mode(0o600);
+    options
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_belongs_to_one_at_a_time_and_is_made_where_it_is_missing() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("lib/pulsegate");
+        let first = StateDir::open(&path).unwrap();
+        let second = StateDir::open(&path).unwrap_err().to_string();
+        assert!(second.contains("belongs to another running pulsegate"), "{second}");
+        drop(first);
+        assert!(StateDir::open(&path).is_ok());
+        fs::write(folder.path().join("file"), "").unwrap();
+        let error = StateDir::open(&folder.path().join("file")).unwrap_err().to_string();
+        assert!(error.contains("cannot be used"), "{error}");
+    }
+
+    #[test]
+    fn a_file_holds_what_was_written_last() {
+        let folder = tempfile::tempdir().unwrap();
+        let dir = StateDir::open(folder.path()).unwrap();
+        assert_eq!(dir.read("a").unwrap(), None);
+        dir.write("a", b"one").unwrap();
+        dir.write("a", b"two").unwrap();
+        assert_eq!(dir.read("a").unwrap().as_deref(), Some(&b"two"[..]));
+        dir.set_aside("a").unwrap();
+        assert_eq!(
+            (dir.read("a").unwrap(), fs::read(folder.path().join("a.damaged")).unwrap()),
+            (None, b"two".to_vec())
+        );
+    }
+}
