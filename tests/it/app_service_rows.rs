@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use pulsegate::health::replacement::{Ledger, Turn, Ward};
+
 use crate::harness::dns::NameServer;
 use crate::harness::on_paper::{OnPaper, failed, http_probe, passed, pool_of, problems};
 use crate::harness::proxy::config_of;
@@ -319,6 +321,57 @@ fn probes_go_over_https_where_the_pool_does_and_else_over_http() {
     assert!(proxy.member("plain", &plain.address())["last_probe"]["tls_ms"].is_null());
 }
 
+/// A10: a member failing for 1 hour without a break is replaced: at most 1 an hour and 3 a day; if all members fail none leaves
+/// the rotation, but replacement still happens.
+#[test]
+fn whoever_fails_for_an_hour_is_replaced_once_an_hour_and_three_times_a_day() {
+    let mut pool = on_paper(4, &format!("{AS_IT_IS}\nremediation: {{ command: [/bin/true] }}"));
+    let noon = Duration::from_secs(1_800_000_000);
+    let mut ward = Ward::new(Ledger::new(Duration::ZERO, noon));
+    let mut started = Vec::new();
+    pool.round(&[passed(1), passed(1), passed(1), passed(1)]);
+    for _ in 0..26 * 60 {
+        let standings = pool.round(&[failed(), failed(), failed(), failed()]);
+        let minute = pool.now.as_secs() / 60;
+        assert!(minute < 11 || standings == ["fallback"; 4], "none leaves the rotation: {standings:?}");
+        let (turns, _) = ward.look(pool.now, noon + pool.now, &pool.patients(), 10);
+        let starts = turns.iter().filter(|turn| matches!(turn, Turn::Start(_)));
+        started.extend(starts.map(|_| minute));
+    }
+    // Everybody passed last in the first minute. 24 hours after the first replacement there is room for one more.
+    assert_eq!(started, [61, 121, 181, 61 + 24 * 60, 121 + 24 * 60]);
+}
+
+/// A10: and a cap over all pools; a machine that serves several probed pools is replaced only when it fails in all of them.
+#[test]
+fn a_machine_is_replaced_only_when_it_fails_in_all_its_pools_and_within_a_cap_over_all() {
+    let origin = Origin::start();
+    let pool = |name: &str, member: &str| {
+        let keys = SOON.replace("/healthz", &format!("/{name}")).replace('\n', "\n    ");
+        let rule = "remediation: { after: 3s, command: [/bin/cat] }";
+        format!("  {name}:\n    members: [{member}]\n    {keys}\n    {rule}\n")
+    };
+    let (alone, shared) = (Origin::start(), origin.to_string());
+    let pools = pool("api", &shared) + &pool("jobs", &alone.to_string()) + &pool("web", &shared);
+    let proxy = Proxy::start(&format!("remediation: {{ max_global: 1 }}\npools:\n{pools}routes: [{{ pool: web }}]\n"));
+    // Both are on 127.0.0.1, which is one machine.
+    for name in ["/web", "/api"] {
+        origin.when(When::path(name), fail());
+    }
+    let of_web = |to| [("kind", "remediation"), ("pool", "web"), ("to", to)];
+    let spared = proxy.await_event(0, &of_web("spared"));
+    assert!(spared.text("message").contains("serves pool jobs too"), "{}", spared.raw);
+    alone.answer(fail());
+    let done = proxy.await_event(0, &[("kind", "remediation"), ("to", "done")]);
+    assert!(done.text("detail").contains("\"shared_with\":["), "{}", done.raw);
+    // It is replaced once for all three, which is all that the cap allows.
+    let full = proxy.await_event(0, &[("kind", "remediation"), ("to", "deferred")]);
+    assert!(["global", "day", "hour"].contains(&full.text("reason")), "{}", full.raw);
+    let view = proxy.admin_get("/api/v1/remediation").json();
+    assert_eq!((&view["global"]["used"], &view["global"]["limit"]), (&1.into(), &1.into()), "{view}");
+    assert_eq!(proxy.events(&[("kind", "remediation"), ("to", "started")]).len(), 1);
+}
+
 /// A13: a list of instances with their status, and by hand on one: take out, bring back.
 #[test]
 fn members_are_listed_with_their_status_and_taken_out_and_brought_back_by_hand() {
@@ -350,6 +403,18 @@ fn members_are_listed_with_their_status_and_taken_out_and_brought_back_by_hand()
     say("enable");
     proxy.await_standing(&a, "healthy");
     assert_eq!(count(&proxy.sample("/enabled", 10), &a), 5);
+}
+
+/// A13: by hand on one: replace.
+#[test]
+fn a_member_is_replaced_by_hand() {
+    let (a, b) = (Origin::start(), Origin::start());
+    let proxy = of(&[&a, &b], &format!("{SOON}\nremediation: {{ command: [/bin/cat] }}"));
+    proxy.await_all_healthy();
+    let begun = proxy.admin_post(&format!("/api/v1/pools/web/members/{}/replace", a.address()), &[]);
+    assert_eq!(begun.status, 200, "{}", begun.text());
+    let done = proxy.await_event(0, &[("kind", "remediation"), ("member", &a.address()), ("to", "done")]);
+    assert!(done.text("detail").contains("\"by\":\"hand\""), "the command says what it was told: {}", done.raw);
 }
 
 /// A14: on becoming unhealthy, diagnostics can be collected and kept.

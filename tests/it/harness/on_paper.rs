@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pulsegate::config::{self, HttpProbe, Loaded, ProbeKind, Problem};
+use pulsegate::health::replacement::{Patient, Rule};
 use pulsegate::health::{Key, MemberId, Reason, Sample, Spec};
 use pulsegate::pool::{Limits, Pick, Plan, Pool};
 
@@ -15,7 +16,7 @@ use super::proxy::completed;
 /// The pool `web` of a configuration, from its first moment.
 pub struct OnPaper {
     pool: Pool,
-    interval: Duration,
+    config: Arc<config::Pool>,
     /// When the last round was.
     pub now: Duration,
 }
@@ -42,13 +43,12 @@ impl OnPaper {
             members: pool.members.iter().map(spec).collect(),
             limits: Limits::default(),
         };
-        let interval = pool.probe.as_ref().expect("it probes").interval;
-        OnPaper { pool: Pool::new("web", Duration::ZERO, plan, Arc::default()), interval, now: Duration::ZERO }
+        OnPaper { pool: Pool::new("web", Duration::ZERO, plan, Arc::default()), config: pool, now: Duration::ZERO }
     }
 
     /// An interval later every member is probed, and this is what comes of it; says how they stand then.
     pub fn round(&mut self, samples: &[Sample]) -> Vec<&'static str> {
-        self.now += self.interval;
+        self.now += self.config.probe.as_ref().expect("it probes").interval;
         for (member, sample) in self.ids().into_iter().zip(samples) {
             self.pool.report(self.now, member, 0, sample.clone());
         }
@@ -75,6 +75,15 @@ impl OnPaper {
             shares[at.expect("one of them")] += 1;
         }
         shares
+    }
+
+    /// Its members, as far as their replacement goes, by the pool's own rule.
+    pub fn patients(&self) -> Vec<Patient> {
+        let rule = self.config.remediation.as_ref().zip(self.config.probe.as_ref());
+        let rule = rule.map(|(r, probe)| Rule { after: r.after, pace: probe.pace(), limits: r.limits });
+        self.pool.read(|health, _| {
+            health.members().iter().filter_map(|member| Patient::of(self.pool.name(), member, rule)).collect()
+        })
     }
 
     fn ids(&self) -> Vec<MemberId> {
