@@ -5,7 +5,7 @@ use std::time::Duration;
 use pulsegate::health::replacement::{Ledger, Turn, Ward};
 
 use crate::harness::dns::NameServer;
-use crate::harness::on_paper::{OnPaper, failed, http_probe, passed, pool_of, problems};
+use crate::harness::on_paper::{OnPaper, failed, http_probe, passed, pool_of, problems, understood};
 use crate::harness::proxy::config_of;
 use crate::harness::tls::{Authority, TlsOrigin};
 use crate::harness::{Answer, Gate, Line, Load, Origin, Proxy, Scrape, Step, When, eventually};
@@ -279,6 +279,44 @@ fn a_pool_of_one_is_never_emptied_and_its_health_is_told() {
     let mark = proxy.mark();
     only.when(When::probe(), pass());
     proxy.await_event(mark, &[("member", &only.address()), ("to", "healthy")]);
+}
+
+/// A10: a cap over all pools per 12 hours, ten unless written.
+#[test]
+fn twelve_pools_together_lose_ten_members_within_twelve_hours() {
+    let keys = format!("{AS_IT_IS}\n    remediation: {{ command: [/bin/true] }}").replace("\nprobe", "\n    probe");
+    let pool = |n: u8| format!("  p{n}:\n    members: [\"10.0.{n}.1:80\", \"10.0.{n}.2:80\"]\n    {keys}\n");
+    let pools: String = (1..=12).map(pool).collect();
+    let config = understood(&format!("pools:\n{pools}routes: [{{ pool: p1 }}]\n"));
+    let mut papers: Vec<OnPaper> = config.pools.values().cloned().map(OnPaper::of_pool).collect();
+    let (hour, noon) = (Duration::from_secs(3600), Duration::from_secs(1_800_000_000));
+    let (mut ward, mut replaced) = (Ward::new(Ledger::new(Duration::ZERO, noon)), Vec::new());
+    papers.iter_mut().for_each(|paper| drop(paper.round(&[passed(1), passed(1)])));
+    let last_pass = papers[0].now;
+    while papers[0].now < last_pass + hour * 24 {
+        papers.iter_mut().for_each(|paper| drop(paper.round(&[failed(), failed()])));
+        let (now, patients): (_, Vec<_>) = (papers[0].now, papers.iter().flat_map(OnPaper::patients).collect());
+        let (turns, _) = ward.look(now, noon + now, &patients, config.max_global);
+        let starts = turns.iter().filter(|turn| matches!(turn, Turn::Start(_)));
+        replaced.extend(starts.map(|_| now - last_pass));
+    }
+    // Each pool has a member that is due after the first hour, and room for it.
+    assert_eq!(replaced, [vec![hour; 10], vec![hour * 13; 10]].concat());
+}
+
+/// A10: pools without probes do not count.
+#[test]
+fn a_pool_without_probes_keeps_no_machine_from_being_replaced() {
+    let machine = Origin::start();
+    let keys = SOON.replace('\n', "\n    ");
+    let probed = format!(
+        "  web:\n    members: [{machine}]\n    {keys}\n    remediation: {{ after: 3s, command: [/bin/cat] }}\n"
+    );
+    let unprobed = format!("  other:\n    members: [{machine}]\n    probe: off\n");
+    let proxy = Proxy::start(&format!("pools:\n{probed}{unprobed}routes: [{{ pool: web }}]\n"));
+    machine.when(When::probe(), fail());
+    proxy.await_event(0, &[("kind", "remediation"), ("member", &machine.address()), ("to", "done")]);
+    assert!(proxy.events(&[("kind", "remediation"), ("to", "spared")]).is_empty());
 }
 
 /// A11: the probe can prove who it is: a header, `x-ms-auth-internal-token`, whose value is base64(SHA-256(secret)).

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use pulsegate::config::{self, HttpProbe, Loaded, ProbeKind, Problem};
+use pulsegate::config::{self, Config, HttpProbe, Loaded, ProbeKind, Problem};
 use pulsegate::health::replacement::{Patient, Rule};
 use pulsegate::health::{Key, MemberId, Reason, Sample, Spec};
 use pulsegate::pool::{Limits, Pick, Plan, Pool};
@@ -25,7 +25,11 @@ impl OnPaper {
     /// Members have to be addresses.
     #[track_caller]
     pub fn of(config: &str) -> OnPaper {
-        let pool = pool_of(config);
+        OnPaper::of_pool(pool_of(config))
+    }
+
+    /// The same for a pool that is one of several.
+    pub fn of_pool(pool: Arc<config::Pool>) -> OnPaper {
         let spec = |member: &config::Member| Spec {
             key: Key { name: member.name.clone(), address: member.name.parse().ok(), tls: false },
             weight: member.weight,
@@ -43,7 +47,7 @@ impl OnPaper {
             members: pool.members.iter().map(spec).collect(),
             limits: Limits::default(),
         };
-        OnPaper { pool: Pool::new("web", Duration::ZERO, plan, Arc::default()), config: pool, now: Duration::ZERO }
+        OnPaper { pool: Pool::new(&pool.name, Duration::ZERO, plan, Arc::default()), config: pool, now: Duration::ZERO }
     }
 
     /// An interval later every member is probed, and this is what comes of it; says how they stand then.
@@ -104,8 +108,13 @@ pub fn failed() -> Sample {
 /// The pool `web` of a configuration, as it is understood.
 #[track_caller]
 pub fn pool_of(config: &str) -> Arc<config::Pool> {
-    let loaded = parsed(config).unwrap_or_else(|problems| panic!("{}", lines(&problems)));
-    loaded.config.pools["web"].clone()
+    understood(config).pools["web"].clone()
+}
+
+/// A whole configuration, as it is understood.
+#[track_caller]
+pub fn understood(config: &str) -> Config {
+    parsed(config).unwrap_or_else(|problems| panic!("{}", lines(&problems))).config
 }
 
 /// The HTTP probe of a pool.
