@@ -4,7 +4,7 @@
 //!
 //! - the heart, pure: [`health`] (samples to standings), [`balance`] (who is next), [`route`] (which pool)
 //! - meaning: [`config`] (proxy.yaml)
-//! - live: [`pool`] (a pool while it runs), [`snapshot`] (one generation), [`telemetry`] (what it says of itself)
+//! - live: [`pool`] (a pool while it runs), [`composite`] (what several add up to), [`snapshot`] (one generation), [`telemetry`] (what it says of itself)
 //! - edges: [`listener`] (clients), [`proxy`] (a request's way), [`probe`] (asking members), [`tls`] (what
 //!   these two share of TLS), [`disk`] (files that may keep
 //!   us waiting), [`watch`] (files that change), [`state_dir`] (files of our own), [`discovery`] (names),
@@ -18,6 +18,7 @@ pub mod admin;
 pub mod balance;
 pub mod cli;
 pub mod clock;
+pub mod composite;
 pub mod config;
 pub mod control;
 pub mod diagnostics;

@@ -52,6 +52,30 @@ pub enum Host {
     Wildcard(String),
 }
 
+impl Host {
+    /// Whether a request to `host`, as the client sent it, is meant.
+    pub fn takes(&self, host: &str) -> bool {
+        match self {
+            Host::Any => true,
+            Host::Exact(name) => normal(name) == normal(host),
+            Host::Wildcard(suffix) => {
+                let (suffix, host) = (normal(suffix), normal(host));
+                let label = host.strip_suffix(&*suffix).and_then(|rest| rest.strip_suffix('.'));
+                label.is_some_and(|label| !label.is_empty())
+            }
+        }
+    }
+
+    /// Which of those that take a host is asked first: the one of the greatest rank.
+    pub fn rank(&self) -> usize {
+        match self {
+            Host::Any => 0,
+            Host::Wildcard(suffix) => suffix.len(),
+            Host::Exact(_) => usize::MAX,
+        }
+    }
+}
+
 /// All routes, ready to be searched.
 #[derive(Debug, Default)]
 pub struct Table {

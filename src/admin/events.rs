@@ -56,6 +56,8 @@ pub struct EventView {
     route: Option<String>,
     /// Whose pool; of a route's failover the one that serves now.
     pool: Option<String>,
+    /// Whose composite.
+    composite: Option<String>,
     /// The member as its pool shows it.
     member: Option<String>,
     /// How many further members it is about, where it names none.
@@ -198,6 +200,7 @@ impl From<&Event> for EventView {
             level: event.level.as_str(),
             route: event.route.clone(),
             pool: event.pool.clone(),
+            composite: event.composite.clone(),
             member: event.member.clone(),
             count: event.count,
             from: event.from.clone(),
@@ -258,7 +261,8 @@ mod tests {
         };
         let json = serde_json::to_value(EventView::from(&event)).expect("json");
         let expected = serde_json::json!({
-            "id": 7, "time": json["time"], "kind": "pool", "level": "warn", "route": null, "pool": "web", "member": null,
+            "id": 7, "time": json["time"], "kind": "pool", "level": "warn", "route": null, "pool": "web",
+            "composite": null, "member": null,
             "count": null, "from": null, "to": null, "reason": null, "detail": null, "standing": null, "window": null,
             "latency_ms": null, "in_rotation": 3, "total": null, "mode": "normal", "observed": false,
             "message": "it happened",

@@ -7,6 +7,7 @@
 //! Not here: what the answers mean (`views`), what is done (`control`).
 
 mod accept;
+mod composites;
 mod config;
 mod diagnostics;
 mod events;
@@ -90,6 +91,8 @@ fn reading() -> Vec<Endpoint> {
         ("/metrics", get(metrics::metrics)),
         ("/api/v1/pools", get(pools::pools)),
         ("/api/v1/pools/{pool}", get(pools::pool)),
+        ("/api/v1/composites", get(composites::composites)),
+        ("/api/v1/composites/{composite}", get(composites::composite)),
         ("/api/v1/probes", get(probes::probes)),
         ("/api/v1/routes", get(routes::routes)),
         ("/api/v1/events", get(events::events)),

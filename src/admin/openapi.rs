@@ -15,7 +15,8 @@ use utoipa::openapi::{self, Content, Ref, RefOr};
 use utoipa::{Modify, OpenApi};
 
 use super::{
-    config, diagnostics, events, metrics, pools, probes, problem, reload, remediation, routes, status, stream, words,
+    composites, config, diagnostics, events, metrics, pools, probes, problem, reload, remediation, routes, status,
+    stream, words,
 };
 
 /// The document of the API.
@@ -29,6 +30,8 @@ use super::{
         pools::pools,
         pools::pool,
         pools::act,
+        composites::composites,
+        composites::composite,
         probes::probes,
         routes::routes,
         events::events,

@@ -12,7 +12,7 @@ use super::words;
 use crate::clock;
 use crate::control::Control;
 use crate::discovery::SourceState;
-use crate::health::{self, MemberId, Mode, Outcome, PoolHealth, Standing, Verdict};
+use crate::health::{self, Aggregate, Census, MemberId, Outcome, PoolHealth, Standing, Verdict};
 use crate::pool;
 use crate::snapshot::Served;
 
@@ -21,7 +21,7 @@ use crate::snapshot::Served;
 pub struct PoolView {
     /// Its name.
     pub name: String,
-    /// The mode in short.
+    /// How it stands as a whole, by its `aggregate`.
     #[schema(schema_with = words::state)]
     state: &'static str,
     /// How it serves.
@@ -33,6 +33,8 @@ pub struct PoolView {
     in_rotation: usize,
     /// Members of that tier; of the pool, where no tier serves.
     total: usize,
+    /// What its state is made of.
+    aggregate: AggregateView,
     /// How many of that tier the cap allows to be out.
     ejectable: usize,
     /// How many of them are.
@@ -55,6 +57,21 @@ pub struct PoolView {
     sources: Vec<SourceView>,
     /// All of them.
     members: Vec<MemberView>,
+}
+
+/// What a pool's state is made of: both must hold.
+#[derive(Debug, Serialize, ToSchema)]
+struct AggregateView {
+    /// So many in a hundred of the enabled ones have to be healthy.
+    min_healthy_percent: u8,
+    /// So many in all.
+    min_healthy: u32,
+    /// Members that are, in whichever tier.
+    healthy: usize,
+    /// Members of whom a first verdict is still to come.
+    unknown: usize,
+    /// Members that are asked for: enabled, of weight over 0.
+    enabled: usize,
 }
 
 /// Who says that somebody is a member.
@@ -188,11 +205,12 @@ impl PoolView {
                 .map(|index| MemberView::new(health, live, index, next.get(index).copied().flatten(), &origins));
             PoolView {
                 name: pool.config.name.clone(),
-                state: state(picture.mode),
+                state: picture.state.as_str(),
                 mode: picture.mode.as_str(),
                 tier: picture.tier,
                 in_rotation: picture.in_rotation,
                 total: picture.total,
+                aggregate: AggregateView::new(health),
                 ejectable: picture.ejectable,
                 ejected: picture.ejected,
                 tunnels: live.iter().map(|member| member.tunnels()).sum(),
@@ -206,6 +224,14 @@ impl PoolView {
                 members: members.collect(),
             }
         })
+    }
+}
+
+impl AggregateView {
+    fn new(health: &PoolHealth) -> AggregateView {
+        let Aggregate { min_healthy_percent, min_healthy } = health.rules().aggregate.unwrap_or_default();
+        let Census { enabled, healthy, unknown } = health.picture().census;
+        AggregateView { min_healthy_percent, min_healthy, healthy, unknown, enabled }
     }
 }
 
@@ -329,15 +355,6 @@ fn because(member: &health::Member, standing: Standing) -> Option<&'static str> 
     (standing == Standing::Ejected && member.verdict() == Verdict::Unhealthy)
         .then(|| member.cause().map(health::Reason::as_str))
         .flatten()
-}
-
-/// The pool in a word: can it serve as it should?
-fn state(mode: Mode) -> &'static str {
-    match mode {
-        Mode::Waiting => "unknown",
-        Mode::Fallback | Mode::Down => "unhealthy",
-        Mode::Failover | Mode::Capped | Mode::Normal => "healthy",
-    }
 }
 
 /// Asked for before the pool is read: the prober has a lock of its own.

@@ -3,7 +3,7 @@
 use utoipa::openapi::schema::{ObjectBuilder, SchemaType, Type};
 
 use crate::health::failover::Ability;
-use crate::health::{Admin, Mode, Standing, Verdict};
+use crate::health::{Admin, Mode, Standing, State, Verdict};
 use crate::telemetry::Kind;
 
 /// What an event is about.
@@ -26,9 +26,9 @@ pub fn mode_or_null() -> ObjectBuilder {
     one_of_or_null(MODES.map(Mode::as_str))
 }
 
-/// The mode in short.
+/// How a pool stands as a whole.
 pub fn state() -> ObjectBuilder {
-    one_of(["healthy", "unhealthy", "unknown"])
+    one_of(State::ALL.map(State::as_str))
 }
 
 /// How a member stands.

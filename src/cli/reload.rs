@@ -47,7 +47,8 @@ fn text(report: &Report) -> String {
     if !report.unchanged {
         list("pools kept as they were", &report.pools.kept);
     }
-    for (what, changes) in [("routes", &report.routes), ("listeners", &report.listeners)] {
+    let named = [("composites", &report.composites), ("routes", &report.routes), ("listeners", &report.listeners)];
+    for (what, changes) in named {
         let Changes { added, removed, changed, kept: _ } = changes;
         list(&format!("{what} added"), added);
         list(&format!("{what} removed"), removed);

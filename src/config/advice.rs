@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::access_log::Sample;
 use super::cost::PLANNED;
-use super::domain::{Capacity, Config, Member, Pool, Probe, ProbeKind};
+use super::domain::{Capacity, Composite, Config, Member, Pool, Probe, ProbeKind};
 use super::file::{File, PoolKeys};
 use super::member::places;
 use super::places::At;
@@ -18,6 +18,7 @@ use super::proof::Secret;
 use super::spelling::{Spelled, shown, spell_duration, spell_range};
 use crate::balance::Policy;
 use crate::health::{Admin, Initial, Judge};
+use crate::route::Host;
 
 /// Other members of a tier that the relative gate needs to compare with (health.md §5).
 const RATIO_NEEDS: usize = 3;
@@ -27,16 +28,19 @@ const LONG_ENOUGH: usize = 16;
 
 /// Notes advice on `config`, which is what `file` means.
 pub(super) fn advise(config: &Config, file: &File, at: At<'_>, problems: &mut Problems) {
-    let routed: BTreeSet<&str> = config.routes.iter().flat_map(|route| &route.pools).map(|rank| &*rank.pool).collect();
+    let sources = config.composites.iter().flat_map(|composite| &composite.sources).map(|source| &**source.name());
+    let ranks = config.routes.iter().flat_map(|route| &route.pools).map(|rank| &*rank.pool);
+    let used: BTreeSet<&str> = ranks.chain(sources).collect();
     for (name, pool) in &config.pools {
         let at = at.key("pools").key(name);
         let Some(keys) = file.pools.as_ref().and_then(|pools| pools.get(name)) else { continue };
-        if !routed.contains(name.as_str()) {
+        if !used.contains(name.as_str()) {
             problems.warn(at, format!("no route uses pool \"{name}\""));
         }
         members(pool, at, problems);
         cap(pool, at, problems);
         tiers(pool, keys, at, problems);
+        aggregate(pool, at, problems);
         match &pool.probe {
             None => unprobed(pool, keys, at, problems),
             Some(probe) => probed(pool, probe, keys, at, problems),
@@ -49,6 +53,7 @@ pub(super) fn advise(config: &Config, file: &File, at: At<'_>, problems: &mut Pr
     remediation(config, file, at, problems);
     routes(config, at, problems);
     failover(config, at, problems);
+    published(config, at, problems);
     access_log(config, at, problems);
     admin(config, at, problems);
 }
@@ -132,6 +137,18 @@ fn tiers(pool: &Pool, keys: &PoolKeys, at: At<'_>, problems: &mut Problems) {
             at.key("tier_min_healthy_percent"),
             "`tier_min_healthy_percent` has no effect in a pool with one tier; give some members `tier: 1`",
         );
+    }
+}
+
+fn aggregate(pool: &Pool, at: At<'_>, problems: &mut Problems) {
+    let Some(aggregate) = pool.rules.aggregate.filter(|_| !pool.is_discovered() && !has_names(pool)) else { return };
+    let enabled = pool.members.iter().filter(|m| takes_traffic(m)).count();
+    if aggregate.min_healthy as usize > enabled {
+        let message = format!(
+            "pool \"{}\": it is never healthy as a whole: `min_healthy` is {}, and {enabled} of its members are enabled",
+            pool.name, aggregate.min_healthy
+        );
+        problems.warn(at.key("aggregate").key("min_healthy"), message);
     }
 }
 
@@ -396,6 +413,24 @@ fn failover(config: &Config, at: At<'_>, problems: &mut Problems) {
     }
 }
 
+/// What is published comes before every route.
+fn published(config: &Config, at: At<'_>, problems: &mut Problems) {
+    for (index, route) in config.routes.iter().enumerate() {
+        let is_there = |composite: &&Composite| {
+            composite.publish.as_ref().is_some_and(|publish| {
+                publish.path == route.path && (publish.host == Host::Any || publish.host == route.host)
+            })
+        };
+        if let Some(composite) = config.composites.iter().find(is_there) {
+            let message = format!(
+                "`{}` itself is where composite \"{}\" is published: this route has only what lies under it",
+                route.path, composite.name
+            );
+            problems.warn(at.key("routes").item(index).key("path"), message);
+        }
+    }
+}
+
 /// Whoever reaches the listener can try tokens as fast as it answers.
 fn admin(config: &Config, at: At<'_>, problems: &mut Problems) {
     let Some(admin) = config.admin.as_ref().filter(|admin| !admin.address.ip().is_loopback()) else { return };
@@ -420,6 +455,11 @@ fn access_log(config: &Config, at: At<'_>, problems: &mut Problems) {
             "most lines of members' own errors are left out; to have them all write `500-599` in `status` too";
         problems.warn(at, message);
     }
+}
+
+/// Whether a name may turn out to be several members.
+fn has_names(pool: &Pool) -> bool {
+    pool.members.iter().any(|member| member.host.parse::<std::net::IpAddr>().is_err())
 }
 
 fn takes_traffic(member: &Member) -> bool {

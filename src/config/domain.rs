@@ -15,7 +15,7 @@ use super::diagnostics::Diagnostics;
 use super::proof::{Proof, Secret};
 use crate::balance::Policy;
 use crate::health::{Admin, Rules, replacement};
-use crate::route::Route;
+use crate::route::{Host, Route};
 
 /// A whole proxy.yaml.
 #[derive(Debug, Clone, PartialEq)]
@@ -34,6 +34,8 @@ pub struct Config {
     pub drain_timeout: Duration,
     /// By name.
     pub pools: BTreeMap<String, Arc<Pool>>,
+    /// Each behind those that are its sources.
+    pub composites: Vec<Composite>,
     /// In the order written; each names a pool that exists.
     pub routes: Vec<Route>,
     /// `max_concurrent_probes`, default 8,192.
@@ -363,6 +365,53 @@ impl Pool {
     /// Whether only the running proxy knows how many members there are.
     pub fn is_discovered(&self) -> bool {
         !self.services.is_empty() || !self.files.is_empty()
+    }
+}
+
+/// What several pools add up to, for whoever must not look at each of them (health.md §8).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Composite {
+    /// As written: letters, digits, `-`, `_`, `.`; no pool has it.
+    pub name: Arc<str>,
+    /// At least one, none twice.
+    pub sources: Vec<Source>,
+    /// Where clients may ask for it; `None`: the admin API alone tells.
+    pub publish: Option<Publish>,
+}
+
+/// One of the things a composite stands for.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Source {
+    /// A pool, by its aggregate.
+    Pool(Arc<str>),
+    /// Another composite.
+    Composite(Arc<str>),
+}
+
+impl Source {
+    /// Its name, which no other pool or composite has.
+    pub fn name(&self) -> &Arc<str> {
+        match self {
+            Source::Pool(name) | Source::Composite(name) => name,
+        }
+    }
+}
+
+/// Where a composite is answered for, before any route is asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Publish {
+    /// All of it: what lies under it is not meant.
+    pub path: String,
+    /// For which hosts.
+    pub host: Host,
+    /// By which listener; `None`: by every one.
+    pub listener: Option<String>,
+}
+
+impl Publish {
+    /// What was written, for logs: `shop.example.com/health`.
+    pub fn place(&self) -> String {
+        super::route::name(&self.host, &self.path)
     }
 }
 

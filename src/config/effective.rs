@@ -10,8 +10,8 @@ use serde_json::{Map, Value, json};
 use super::access_log::{AccessLog, LogFilter, LogFormat, Sink, spell_sample};
 use super::diagnostics::Diagnostics;
 use super::domain::{
-    Action, Alpn, Capacity, Config, GrpcProbe, HashKey, HttpProbe, Idle, Limits, Listener, Member, Pool, Probe,
-    ProbeKind, ProbeMethod, Queue, Remediation, Resolver, Retries, Service, Tls, Tunnels, Upstream,
+    Action, Alpn, Capacity, Composite, Config, GrpcProbe, HashKey, HttpProbe, Idle, Limits, Listener, Member, Pool,
+    Probe, ProbeKind, ProbeMethod, Publish, Queue, Remediation, Resolver, Retries, Service, Tls, Tunnels, Upstream,
     UpstreamHost, Webhook,
 };
 use super::probe::ANY;
@@ -37,6 +37,8 @@ impl Config {
             ]),
         };
         let pools: Map<String, Value> = self.pools.iter().map(|(name, p)| (name.clone(), pool(p))).collect();
+        let composites: Map<String, Value> =
+            self.composites.iter().map(|one| (one.name.to_string(), composite(one))).collect();
         object([
             ("version", Some(json!(1))),
             ("listeners", Some(json!(self.listeners.iter().map(listener).collect::<Vec<_>>()))),
@@ -54,6 +56,7 @@ impl Config {
             ("state_dir", self.state_dir.as_ref().map(|path| json!(escape(&path.display().to_string())))),
             ("remediation", Some(json!({ "max_global": self.max_global }))),
             ("pools", Some(json!(pools))),
+            ("composites", (!composites.is_empty()).then(|| json!(composites))),
             ("routes", Some(json!(self.routes.iter().map(route).collect::<Vec<_>>()))),
         ])
     }
@@ -287,6 +290,21 @@ fn aggregate(aggregate: Aggregate) -> Value {
     json!({ "min_healthy_percent": min_healthy_percent, "min_healthy": min_healthy })
 }
 
+fn composite(composite: &Composite) -> Value {
+    let Composite { name: _, sources, publish } = composite;
+    let sources: Vec<&str> = sources.iter().map(|source| &**source.name()).collect();
+    object([("sources", Some(json!(sources))), ("publish", publish.as_ref().map(self::publish))])
+}
+
+fn publish(publish: &Publish) -> Value {
+    let Publish { path, host, listener } = publish;
+    object([
+        ("path", Some(json!(escape(path)))),
+        ("host", host_text(host).map(|host| json!(host))),
+        ("listener", listener.as_ref().map(|listener| json!(escape(listener)))),
+    ])
+}
+
 fn queue(queue: Queue) -> Value {
     json!({ "size": queue.size, "timeout": span(queue.timeout) })
 }
@@ -515,12 +533,16 @@ fn retries(retries: Retries) -> Value {
     ])
 }
 
-fn route(route: &Route) -> Value {
-    let host = match &route.host {
+fn host_text(host: &Host) -> Option<String> {
+    match host {
         Host::Any => None,
-        Host::Exact(host) => Some(json!(host)),
-        Host::Wildcard(suffix) => Some(json!(format!("*.{suffix}"))),
-    };
+        Host::Exact(host) => Some(host.clone()),
+        Host::Wildcard(suffix) => Some(format!("*.{suffix}")),
+    }
+}
+
+fn route(route: &Route) -> Value {
+    let host = host_text(&route.host).map(|host| json!(host));
     let several = route.pools.len() > 1 || route.pools.iter().any(|rank| rank.when.is_some());
     let failback = match route.failback {
         Some(delay) => ("failback_delay", Some(span(delay))),

@@ -39,6 +39,7 @@ pub(super) struct File {
     pub(super) state_dir: Written<Text>,
     pub(super) remediation: Option<AllRemediationKeys>,
     pub(super) pools: Option<BTreeMap<String, PoolKeys>>,
+    pub(super) composites: Option<BTreeMap<String, CompositeKeys>>,
     pub(super) routes: Option<Vec<RouteKeys>>,
 }
 
@@ -344,6 +345,21 @@ pub(super) struct RetryKeys {
 pub(super) struct TunnelKeys {
     pub(super) idle: Written<Duration>,
     pub(super) drain: Written<Duration>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, expecting = "a composite such as `{ sources: [api, web] }`")]
+pub(super) struct CompositeKeys {
+    pub(super) sources: Option<Vec<Spelled<Text>>>,
+    pub(super) publish: Option<PublishKeys>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, expecting = "a mapping such as `{ path: /.well-known/region-health }`")]
+pub(super) struct PublishKeys {
+    pub(super) path: Written<Text>,
+    pub(super) host: Written<Host>,
+    pub(super) listener: Written<Text>,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -30,7 +30,6 @@ pub(super) fn reword(message: &str, path: &[Step]) -> Complaint {
 
 /// Keys of the sketch that are still to come, by where they are written.
 const LATER: &[(&str, &[&str])] = &[
-    ("", &["composites"]),
     ("listeners[]", &["redirect_https", "tls", "protocols", "proxy_protocol"]),
     ("pools.*", &["passive", "slow_start", "drain", "rescue", "sticky"]),
     ("pools.*.balance", &["peak_ewma"]),
@@ -107,6 +106,29 @@ const SYNONYMS: &[(&str, &[&str], &str)] = &[
     ("", &["frontends", "entrypoints", "servers", "bind", "listen"], "`listeners`"),
     ("", &["backends", "upstreams", "upstream", "clusters", "services"], "`pools`"),
     ("", &["rules", "locations", "virtual_hosts"], "`routes`"),
+    (
+        "",
+        &["composite", "composite_health_checks", "composite_health", "health_composites", "composite_checks"],
+        "`composites: { region: { sources: [web] } }`",
+    ),
+    (
+        "composites.*",
+        &["health_sources", "healthSources", "pools", "members", "of", "source", "pool", "composites"],
+        "`sources`",
+    ),
+    (
+        "composites.*",
+        &["path", "health_destination", "healthDestination", "endpoint", "url", "published"],
+        "`publish: { path: /.well-known/region-health }`",
+    ),
+    (
+        "composites.*",
+        &["aggregate", "min_healthy", "min_healthy_percent", "health_aggregation_policy"],
+        "the `aggregate` of each pool that is a source; a composite is healthy if all of them are",
+    ),
+    ("composites.*.publish", &["uri", "url", "endpoint", "location", "route", "prefix"], "`path`"),
+    ("composites.*.publish", &["listeners", "port", "address", "bind", "listen", "on"], "`listener`, by its name"),
+    ("composites.*.publish", &["hosts", "domain", "server_name", "hostname"], "`host`"),
     ("", &["api", "dashboard"], "`admin`"),
     ("", &["log", "logs", "logging", "accesslog", "access_logs"], "`access_log`"),
     ("", &["log_format", "logformat"], "`access_log: { format: … }`"),
@@ -448,7 +470,7 @@ fn pattern(path: &[Step]) -> String {
             // A file that is a list is one of members.
             Step::Item(_) if pattern.is_empty() => pattern.push_str("pools.*.members[]"),
             Step::Item(_) => pattern.push_str("[]"),
-            Step::Key(_) if pattern == "pools" => pattern.push_str(".*"),
+            Step::Key(_) if pattern == "pools" || pattern == "composites" => pattern.push_str(".*"),
             Step::Key(key) if pattern.is_empty() => pattern.push_str(key),
             Step::Key(key) => {
                 pattern.push('.');

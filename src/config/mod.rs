@@ -1,7 +1,7 @@
 //! proxy.yaml: what was written (`file`), what is meant (`domain`), and every problem with its place.
 //!
 //! A text goes through two stages. `marks` and `yaml` make of it the shapes of `file`, in which nothing has a meaning
-//! yet; `parse`, `pool`, `member`, `probe`, `tls`, `judge`, `remediation` and `route` make of those the [`Config`], with `preset` for what is not
+//! yet; `parse`, `pool`, `member`, `probe`, `tls`, `judge`, `remediation`, `route` and `composite` make of those the [`Config`], with `preset` for what is not
 //! written. Neither stage stops at a mistake, so all of them are reported at once.
 //!
 //! Not here: sockets, name resolution, anything that lives on after the file is read.
@@ -11,6 +11,7 @@ mod address;
 mod advice;
 mod bare;
 mod capacity;
+mod composite;
 mod cost;
 mod diagnostics;
 mod domain;

@@ -10,6 +10,7 @@ use std::time::Duration;
 use ipnet::IpNet;
 
 use super::access_log::access_log;
+use super::composite::composites;
 use super::diagnostics::diagnostics;
 use super::domain::{AdminListener, Config, Limits, Listener, Pool, Reload};
 use super::file::{AdminKeys, File, ListenerKeys, ReloadKeys};
@@ -49,7 +50,9 @@ pub(super) fn config(file: &File, at: At<'_>, problems: &mut Problems) -> Config
     let access_log = access_log(file.access_log.as_ref(), &mut top);
     let trusted_proxies = trusted_proxies(file.trusted_proxies.as_deref(), &mut top);
     let pools = pools(file, resolver.grace, &mut top);
-    let routes = routes(file.routes.as_deref(), Known { pools: &pools, composites: &[], top: at }, &mut top);
+    let composites = composites(file.composites.as_ref(), &pools, &listeners, &mut top);
+    let names: Vec<&str> = file.composites.iter().flat_map(BTreeMap::keys).map(String::as_str).collect();
+    let routes = routes(file.routes.as_deref(), Known { pools: &pools, composites: &names, top: at }, &mut top);
     Config {
         listeners,
         admin,
@@ -58,6 +61,7 @@ pub(super) fn config(file: &File, at: At<'_>, problems: &mut Problems) -> Config
         lame_duck: lame_duck.unwrap_or(Duration::from_secs(5)),
         drain_timeout: drain_timeout.unwrap_or(Duration::from_secs(30)),
         pools,
+        composites,
         routes,
         max_concurrent_probes: max_concurrent_probes.unwrap_or(8192),
         max_probes_per_second,
@@ -200,7 +204,7 @@ fn pools(file: &File, memory: Duration, top: &mut Reading<'_>) -> BTreeMap<Strin
     let mut pools = BTreeMap::new();
     for (name, keys) in written {
         let at = top.at.key("pools").key(name);
-        if let Err(message) = pool_name(name) {
+        if let Err(message) = fit_name(name, "a pool") {
             top.problems.error_at(at.name(), message);
         }
         pools.insert(name.clone(), Arc::new(pool(name, keys, memory, Reading::new(at, top.problems))));
@@ -208,14 +212,14 @@ fn pools(file: &File, memory: Duration, top: &mut Reading<'_>) -> BTreeMap<Strin
     pools
 }
 
-/// Names of pools stand in URLs, logs and metrics.
-fn pool_name(name: &str) -> Result<(), String> {
+/// Names of pools and composites stand in URLs, logs and metrics; `what` has one of these.
+pub(super) fn fit_name(name: &str, what: &str) -> Result<(), String> {
     let fits = name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'));
     if fits && !name.is_empty() && name.len() <= 100 && name != "." && name != ".." {
         return Ok(());
     }
     let shown = shown(name);
-    Err(format!("\"{shown}\" cannot be a pool's name; use 1 to 100 letters, digits, `-`, `_` and `.`"))
+    Err(format!("\"{shown}\" cannot be {what}'s name; use 1 to 100 letters, digits, `-`, `_` and `.`"))
 }
 
 /// A text that is not empty.

@@ -165,17 +165,37 @@ fn route_path(path: &str) -> Result<String, String> {
         };
         return Err(format!("`{text}`: a path is a prefix already; write `{prefix}`"));
     }
-    if let Some(c) = path.chars().find(|c| !c.is_ascii_graphic()) {
-        return Err(format!(
-            "`{text}` holds `{}`, which cannot be in a request; write it percent-encoded",
-            shown(&c.to_string())
-        ));
+    sendable(path)
+}
+
+/// The path of one thing: `/health` is that and not `/health/x`.
+pub(super) fn exact_path(path: &str) -> Result<String, String> {
+    let text = shown(path);
+    if path.is_empty() {
+        return Err("the path is empty; write one such as `/.well-known/region-health`".to_owned());
     }
-    Ok(path.to_owned())
+    if !path.starts_with('/') {
+        return Err(format!("`{text}` does not begin with `/`; write `/{text}`"));
+    }
+    if path.contains(['?', '#', '*']) {
+        return Err(format!("`{text}`: it is one path, without `?`, `#` and `*`"));
+    }
+    sendable(path)
+}
+
+fn sendable(path: &str) -> Result<String, String> {
+    match path.chars().find(|c| !c.is_ascii_graphic()) {
+        None => Ok(path.to_owned()),
+        Some(c) => Err(format!(
+            "`{}` holds `{}`, which cannot be in a request; write it percent-encoded",
+            shown(path),
+            shown(&c.to_string())
+        )),
+    }
 }
 
 /// What was written, for logs: `shop.example.com/api/`.
-fn name(host: &Host, path: &str) -> String {
+pub(super) fn name(host: &Host, path: &str) -> String {
     match host {
         Host::Any => path.to_owned(),
         Host::Exact(host) => format!("{host}{path}"),

@@ -28,6 +28,7 @@ pub use reloads::{End, Reloads, Status};
 pub use update::{Few, keep_up};
 
 use crate::clock;
+use crate::composite::Composites;
 use crate::config::{Config, Probe, Problem};
 use crate::diagnostics::Diagnostics;
 use crate::discovery::Desk;
@@ -79,6 +80,8 @@ pub struct Parts {
     pub snapshot: Arc<ArcSwap<Snapshot>>,
     /// Whom transitions are told.
     pub audience: Arc<Audience>,
+    /// Those of the present generation.
+    pub composites: Arc<Composites>,
     /// The routes with several pools; of the audience too.
     pub switchboard: Arc<Switchboard>,
     /// Of the present generation.
@@ -104,6 +107,7 @@ pub struct Control {
     path: PathBuf,
     snapshot: Arc<ArcSwap<Snapshot>>,
     audience: Arc<Audience>,
+    composites: Arc<Composites>,
     switchboard: Arc<Switchboard>,
     following: Mutex<Following>,
     desk: Arc<Desk>,
@@ -135,7 +139,19 @@ impl Control {
     /// Starts probing what the present generation has.
     pub fn start(parts: Parts) -> io::Result<Control> {
         let Parts {
-            path, snapshot, audience, switchboard, prepared, desk, ending, log, logging, traffic, reloads, remediator,
+            path,
+            snapshot,
+            audience,
+            composites,
+            switchboard,
+            prepared,
+            desk,
+            ending,
+            log,
+            logging,
+            traffic,
+            reloads,
+            remediator,
         } = parts;
         let prober = Arc::new(Prober::start(snapshot.load().config.max_concurrent_probes)?);
         prober.set_ceiling(snapshot.load().config.max_probes_per_second);
@@ -143,6 +159,7 @@ impl Control {
             path,
             snapshot,
             audience,
+            composites,
             switchboard,
             following: Mutex::new(Following { prepared, errands: Vec::new() }),
             desk,
@@ -178,6 +195,11 @@ impl Control {
     /// Transitions so far.
     pub fn events(&self) -> &Arc<EventLog> {
         &self.audience.events
+    }
+
+    /// What pools add up to.
+    pub fn composites(&self) -> &Composites {
+        &self.composites
     }
 
     /// The routes with several pools.
@@ -301,9 +323,11 @@ impl Control {
         let mut following = self.following();
         let old = self.snapshot();
         let Prepared { found, outfits, .. } = &prepared;
-        let next = Snapshot::next(Some(&old), clock::monotonic(), config, found, outfits, &self.audience);
-        let next = Arc::new(next);
-        // Before anybody is served by it.
+        let now = clock::monotonic();
+        self.composites.hold();
+        let next = Arc::new(Snapshot::next(Some(&old), now, config, found, outfits, &self.audience));
+        // Before anybody is served by it, who might ask for one of them; routes go by composites.
+        next.look_again(now, &self.composites);
         self.switchboard.follow(clock::monotonic(), next.switches());
         self.snapshot.store(next.clone());
         let before = std::mem::replace(&mut following.prepared, prepared).found;

@@ -10,14 +10,15 @@ use pingora::protocols::http::authority::{RawTargetAuthority, is_http_family_sch
 
 use super::ctx::Ctx;
 use super::refusal::Refusal;
-use super::{authority, framing, key, nominations};
+use super::{authority, framing, key, nominations, published};
 use crate::config::Limits;
 use crate::snapshot::Way;
 
 /// A request id that a trusted proxy sent is kept up to this length.
 const REQUEST_ID_LENGTH: usize = 128;
 
-/// Admits a request: within its listener's limits, from somebody, by a route, to a pool.
+/// Admits a request: within its listener's limits, from somebody, to a composite that is published there, or else by a route
+/// to a pool.
 ///
 /// # Errors
 /// The refusal that ends it here.
@@ -31,6 +32,12 @@ pub fn admit(ctx: &mut Ctx, request: &RequestHeader, limits: Limits) -> Result<(
     within_limits(request, &ctx.raw, limits)?;
     // OPTIONS of everything is for who serves everything (RFC 9110 section 9.3.7).
     let path = if request.raw_path() == b"*" { "/" } else { request.uri.path() };
+    let listener = ctx.connection.listening().wanted();
+    if let Some(door) = snapshot.doors.find(&listener.name, host(request), path) {
+        ctx.route = Some(door.counts.clone());
+        ctx.door = Some(door.clone());
+        return if published::may_ask(&request.method) { Ok(()) } else { Err(Refusal::OnlyReading) };
+    }
     ctx.place = snapshot.routes.find_place(host(request), path).ok_or(Refusal::NoRoute)?;
     let way = snapshot.ways.get(ctx.place).ok_or(Refusal::Internal)?;
     enter(ctx, request, way, way.rank())

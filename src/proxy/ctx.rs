@@ -13,6 +13,7 @@ use super::pick::{self, Picked};
 use super::refusal::Refusal;
 use super::retry::Spent;
 use crate::clock;
+use crate::composite::Door;
 use crate::health::{MemberId, Window};
 use crate::listener::{Connection, InFlight, Terms};
 use crate::pool::{InUse, Lease};
@@ -49,6 +50,8 @@ pub struct Ctx {
     pub request_id: String,
     /// Its route, with the counts of that by its pool.
     pub route: Option<Arc<RouteCounts>>,
+    /// The composite it asks for, and not for anything of a pool's.
+    pub door: Option<Arc<Door>>,
     /// The place of that in its generation, once it has one.
     pub place: usize,
     /// Which of the route's pools serves it, 0 first.
@@ -118,6 +121,7 @@ impl Ctx {
             peer_is_trusted: false,
             request_id: String::new(),
             route: None,
+            door: None,
             place: 0,
             rank: 0,
             pool: None,

@@ -21,8 +21,9 @@ use super::ctx::{Answer, Ctx};
 use super::headers::{self, Hop};
 use super::peer::{self, Connection, Purpose};
 use super::pick::{self, Picked, WhenFull, Wish};
+use super::published::CompositeView;
 use super::refusal::{self, Refusal};
-use super::{Proxy, admit, dial, failure, max_forwards, upgrade};
+use super::{Proxy, admit, dial, failure, max_forwards, published, upgrade};
 use crate::clock;
 use crate::listener::{self, CONNECTION};
 use crate::pool::Member;
@@ -96,6 +97,21 @@ impl ProxyHttp for Hooks {
         session.set_ignore_info_resp(old_client);
         if let Err(refusal) = admit::admit(ctx, session.req_header(), limits) {
             return Err(refuse(ctx, refusal));
+        }
+        if let Some(door) = ctx.door.clone() {
+            if self.is_ending() || !ctx.connection.request_is_whole() {
+                session.set_keepalive(None);
+            }
+            let report = self.proxy.composites.report(&door.composite);
+            // None: a reload has just taken it out.
+            let report = report.ok_or_else(|| refuse(ctx, Refusal::NoRoute))?;
+            let view = match self.is_ending() {
+                true => CompositeView::of_ending(&report),
+                false => CompositeView::new(&report),
+            };
+            let status = published::answer(session, &view, &ctx.request_id).await?;
+            ctx.answered(status.as_u16());
+            return Ok(true);
         }
         if max_forwards::left(session.req_header()) == Some(0) {
             if self.is_ending() || !ctx.connection.request_is_whole() {

@@ -4,7 +4,7 @@
 //! route; [`authority`], [`framing`] and [`nominations`] say what is well formed), [`key`] (what it goes by), [`pick`] (a member, or a wait for one), [`peer`], [`connector`] and [`dial`] (how
 //! Pingora is told to reach it), [`headers`] (what goes up and what comes down), [`upgrade`] (who may have another protocol,
 //! and [`member_end`] the stream to a member for it), [`failure`] (what follows a failed attempt: [`blame`] says whose fault it
-//! was, [`retry`] whether to try again), [`refusal`] (answers of our own), [`ctx`] (what a request knows of itself),
+//! was, [`retry`] whether to try again), [`refusal`] and [`published`] (answers of our own), [`ctx`] (what a request knows of itself),
 //! [`line`](mod@line) (what the log will say of it).
 //!
 //! Not here: who is healthy (`pool`), sockets (`listener`), how an answer is framed (Pingora).
@@ -26,6 +26,7 @@ mod member_end;
 mod nominations;
 mod peer;
 mod pick;
+mod published;
 mod refusal;
 mod retry;
 mod upgrade;
@@ -39,7 +40,9 @@ use tokio::sync::watch;
 
 pub use connector::Connector;
 pub use hooks::Hooks;
+pub use published::{CompositeView, HEALTH_STATE};
 
+use crate::composite::Composites;
 use crate::listener::Traffic;
 use crate::snapshot::Snapshot;
 use crate::telemetry::AccessLog;
@@ -55,6 +58,8 @@ const ATTEMPTS_CEILING: usize = 64;
 pub struct Proxy {
     /// The present generation.
     pub snapshot: Arc<ArcSwap<Snapshot>>,
+    /// What pools add up to, for whoever asks.
+    pub composites: Arc<Composites>,
     /// Where lines go.
     pub log: AccessLog,
     /// What is going on.

@@ -5,6 +5,7 @@ use http::{Method, StatusCode, header};
 use pingora::http::ResponseHeader;
 use pingora::proxy::Session;
 
+use super::published;
 use crate::telemetry::{Outcome, Why};
 
 /// Seconds after which a client may try again: about when a probe may have found a member.
@@ -28,6 +29,8 @@ pub enum Refusal {
     BadRequest,
     /// A method that a proxy of this kind does not take.
     MethodNotAllowed,
+    /// A method other than GET and HEAD, where a composite is published.
+    OnlyReading,
     /// The target is too long.
     UriTooLong,
     /// The header has too many bytes or fields.
@@ -58,7 +61,7 @@ impl Refusal {
         match self {
             Refusal::BadRequest => StatusCode::BAD_REQUEST,
             Refusal::NoRoute => StatusCode::NOT_FOUND,
-            Refusal::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
+            Refusal::MethodNotAllowed | Refusal::OnlyReading => StatusCode::METHOD_NOT_ALLOWED,
             Refusal::BodyTimeout => StatusCode::REQUEST_TIMEOUT,
             Refusal::UriTooLong => StatusCode::URI_TOO_LONG,
             Refusal::HeaderTooLarge => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
@@ -79,7 +82,7 @@ impl Refusal {
             Refusal::AllUnhealthy => Why::AllUnhealthy,
             Refusal::Overloaded => Why::Overloaded,
             Refusal::BadRequest => Why::BadRequest,
-            Refusal::MethodNotAllowed => Why::Denied,
+            Refusal::MethodNotAllowed | Refusal::OnlyReading => Why::Denied,
             Refusal::UriTooLong => Why::UriTooLong,
             Refusal::HeaderTooLarge => Why::HeaderTooLarge,
             Refusal::BodyTimeout => Why::BodyTimeout,
@@ -101,6 +104,7 @@ impl Refusal {
             | Refusal::AllUnhealthy
             | Refusal::BadRequest
             | Refusal::MethodNotAllowed
+            | Refusal::OnlyReading
             | Refusal::UriTooLong
             | Refusal::HeaderTooLarge
             | Refusal::Internal => Outcome::Refused,
@@ -123,7 +127,7 @@ impl Refusal {
             Refusal::BadRequest | Refusal::UriTooLong | Refusal::HeaderTooLarge | Refusal::BodyTimeout => {
                 "pulsegate; error=http_request_error"
             }
-            Refusal::MethodNotAllowed => "pulsegate; error=http_request_denied",
+            Refusal::MethodNotAllowed | Refusal::OnlyReading => "pulsegate; error=http_request_denied",
             Refusal::ConnectFailed => "pulsegate; error=connection_refused",
             Refusal::ConnectTimeout => "pulsegate; error=connection_timeout",
             Refusal::UpstreamTls => "pulsegate; error=tls_protocol_error",
@@ -168,8 +172,10 @@ pub async fn send(session: &mut Session, refusal: Refusal, request_id: &str) -> 
     if !request_id.is_empty() {
         answer.insert_header("X-Request-Id", request_id)?;
     }
-    if status == StatusCode::METHOD_NOT_ALLOWED {
-        answer.insert_header(header::ALLOW, METHODS)?;
+    match refusal {
+        Refusal::MethodNotAllowed => answer.insert_header(header::ALLOW, METHODS)?,
+        Refusal::OnlyReading => answer.insert_header(header::ALLOW, published::METHODS)?,
+        _ => {}
     }
     if status == StatusCode::SERVICE_UNAVAILABLE {
         answer.insert_header("Retry-After", RETRY_AFTER)?;

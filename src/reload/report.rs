@@ -8,7 +8,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::config::{Config, Problem};
+use crate::config::{Composite, Config, Problem};
 use crate::control::Few;
 use crate::health::Key;
 use crate::route::Route;
@@ -28,6 +28,9 @@ pub struct Report {
     pub pools: Pools,
     /// Of all pools that went on; nobody of those that came or went whole.
     pub members: Members,
+    /// By their names. What is `changed` stands as its sources of now say.
+    #[serde(default)]
+    pub composites: Changes,
     /// By host and path.
     pub routes: Changes,
     /// By their names. What is `changed` keeps its socket and its connections.
@@ -145,6 +148,7 @@ impl Report {
             unchanged: true,
             pools,
             members: Members { kept, ..Members::default() },
+            composites: Changes { kept: config.composites.len(), ..Changes::default() },
             routes: Changes { kept: config.routes.len(), ..Changes::default() },
             listeners: Changes { kept: config.listeners.len(), ..Changes::default() },
             ..Report::default()
@@ -156,6 +160,7 @@ impl Report {
         let pools = pools(old, before, new);
         let mut report = Report {
             generation: new.generation,
+            composites: composites(&old.config.composites, &new.config.composites),
             routes: routes(&old.config.routes, &new.config.routes),
             listeners: listeners(&old.config, &new.config),
             sections: sections(&old.config, &new.config).into_iter().map(str::to_owned).collect(),
@@ -242,6 +247,13 @@ fn label(key: &Key) -> String {
     key.address.map_or_else(|| key.name.clone(), |address| address.to_string())
 }
 
+fn composites(old: &[Composite], new: &[Composite]) -> Changes {
+    fn named(composites: &[Composite]) -> BTreeMap<String, &Composite> {
+        composites.iter().map(|composite| (composite.name.to_string(), composite)).collect()
+    }
+    changes(&named(old), &named(new))
+}
+
 fn routes(old: &[Route], new: &[Route]) -> Changes {
     let named = |routes: &[Route]| -> BTreeMap<String, Route> {
         routes.iter().map(|route| (route.name.to_string(), route.clone())).collect()
@@ -293,6 +305,7 @@ fn sections(old: &Config, new: &Config) -> Vec<&'static str> {
         lame_duck,
         drain_timeout,
         pools: _,
+        composites: _,
         routes: _,
         max_concurrent_probes,
         max_probes_per_second,
@@ -332,7 +345,8 @@ impl fmt::Display for Report {
             [("added", &self.pools.added), ("removed", &self.pools.removed), ("changed", &changed)],
         ));
         parts.extend(self.members.part());
-        for (what, changes) in [("routes", &self.routes), ("listeners", &self.listeners)] {
+        let named = [("composites", &self.composites), ("routes", &self.routes), ("listeners", &self.listeners)];
+        for (what, changes) in named {
             let Changes { added, removed, changed, .. } = changes;
             parts.extend(part(what, [("added", added), ("removed", removed), ("changed", changed)]));
         }

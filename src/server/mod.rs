@@ -15,6 +15,7 @@ use arc_swap::ArcSwap;
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
+use crate::composite::Composites;
 use crate::config::{Limits, Listener, Loaded};
 use crate::control::{self, Control, Floor, Parts, Prepared, Reloads, SetupError};
 use crate::discovery::Desk;
@@ -27,7 +28,7 @@ use crate::reload::{self, Reloader, Seen};
 use crate::remediate::{Remediator, Store};
 use crate::snapshot::Snapshot;
 use crate::state_dir::StateDir;
-use crate::telemetry::{AccessLog, Logging};
+use crate::telemetry::{AccessLog, EventLog, Logging};
 use crate::{admin, clock, config, tls};
 
 /// How long the last log lines may take to be written.
@@ -109,16 +110,27 @@ async fn serve(
     let room = descriptors::room(descriptors);
     tell_of_room(&config.listeners, room, descriptors);
     // From here on nothing can be refused any more.
-    let switchboard = Arc::new(Switchboard::new(|_| State::Unknown));
-    let audience = Arc::new(Audience { events: Arc::default(), onlookers: vec![switchboard.clone()] });
+    let events = Arc::new(EventLog::default());
+    let composites = Arc::new(Composites::new(events.clone()));
+    let known = composites.clone();
+    let switchboard = Arc::new(Switchboard::new(move |name| known.state(name).unwrap_or(State::Unknown)));
+    // Routes go by composites, and are told after them.
+    let audience = Arc::new(Audience { events, onlookers: vec![composites.clone(), switchboard.clone()] });
     let Prepared { found, outfits, .. } = &prepared;
-    let first = Snapshot::next(None, clock::monotonic(), config.clone(), found, outfits, &audience);
+    let now = clock::monotonic();
+    let first = Snapshot::next(None, now, config.clone(), found, outfits, &audience);
+    first.look_again(now, &composites);
     let snapshot = Arc::new(ArcSwap::from_pointee(first));
     let remediator = Remediator::new(snapshot.clone(), audience.events.clone(), Store::new(state));
     let (ending, is_ending) = watch::channel(false);
     let traffic = Arc::new(Traffic::default());
-    let proxy =
-        Proxy { snapshot: snapshot.clone(), log: log.clone(), traffic: traffic.clone(), ending: is_ending.clone() };
+    let proxy = Proxy {
+        snapshot: snapshot.clone(),
+        composites: composites.clone(),
+        log: log.clone(),
+        traffic: traffic.clone(),
+        ending: is_ending.clone(),
+    };
     let lobby = || Lobby {
         app: Arc::new(proxy::engine(proxy.clone())),
         ending: is_ending.clone(),
@@ -132,6 +144,7 @@ async fn serve(
         path,
         snapshot,
         audience,
+        composites,
         switchboard,
         prepared,
         desk,

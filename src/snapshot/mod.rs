@@ -19,6 +19,7 @@ use arc_swap::ArcSwap;
 pub use found::{Found, Located, Source};
 pub use way::{Stop, Way};
 
+use crate::composite::{Composites, Doors};
 use crate::config::{self, Config, authority};
 use crate::failover::Switch;
 use crate::health::{Key, Spec};
@@ -38,6 +39,8 @@ pub struct Snapshot {
     pub routes: Table,
     /// Where each of them leads, in their order.
     pub ways: Vec<Way>,
+    /// Where composites are answered for.
+    pub doors: Doors,
     /// By name.
     pub pools: HashMap<String, Arc<Served>>,
 }
@@ -179,9 +182,17 @@ impl Snapshot {
             since: now,
             pools,
             ways,
+            doors: Doors::next(old.map(|old| &old.doors), &config.composites),
             routes: Table::new(config.routes.clone()),
             config,
         }
+    }
+}
+
+impl Snapshot {
+    /// Has the composites be those of this generation.
+    pub fn look_again(&self, now: Duration, composites: &Composites) {
+        composites.follow(now, &self.config.composites, |pool| Some(self.pools.get(pool)?.live.roster()));
     }
 }
 

@@ -70,6 +70,8 @@ pub struct Event {
     pub route: Option<String>,
     /// The pool's name.
     pub pool: Option<String>,
+    /// The composite's name.
+    pub composite: Option<String>,
     /// The member as the pool shows it.
     pub member: Option<String>,
     /// How many further members it is about, where it names none: of many that change alike in one step, only the first
@@ -155,6 +157,7 @@ impl Event {
             level,
             route: None,
             pool: None,
+            composite: None,
             member: None,
             count: None,
             from: None,
@@ -346,21 +349,22 @@ fn log(event: &Event) {
     let Event { kind, reason, standing, latency_ms, mode, observed, message, .. } = event;
     let (kind, route, pool) = (kind.as_str(), event.route.as_deref(), event.pool.as_deref());
     let member = event.member.as_deref();
+    let composite = event.composite.as_deref();
     let (from, to) = (event.from.as_deref(), event.to.as_deref());
     let (detail, window) = (event.detail.as_deref(), event.window.as_deref());
     let number = |number: Option<usize>| number.map(|number| number as u64);
     let (count, in_rotation, total) = (number(event.count), number(event.in_rotation), number(event.total));
     match event.level {
         Severity::Info => tracing::info!(
-            target: super::HEALTH, kind, route, pool, member, count, from, to, reason, detail, standing, window,
+            target: super::HEALTH, kind, route, pool, composite, member, count, from, to, reason, detail, standing, window,
             latency_ms, in_rotation, total, mode, observed, "{message}"
         ),
         Severity::Warn => tracing::warn!(
-            target: super::HEALTH, kind, route, pool, member, count, from, to, reason, detail, standing, window,
+            target: super::HEALTH, kind, route, pool, composite, member, count, from, to, reason, detail, standing, window,
             latency_ms, in_rotation, total, mode, observed, "{message}"
         ),
         Severity::Error => tracing::error!(
-            target: super::HEALTH, kind, route, pool, member, count, from, to, reason, detail, standing, window,
+            target: super::HEALTH, kind, route, pool, composite, member, count, from, to, reason, detail, standing, window,
             latency_ms, in_rotation, total, mode, observed, "{message}"
         ),
     }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pulsegate::config::{
-    Action, Config, HttpProbe, Limits, Pool, Probe, ProbeKind, Problem, Proof, Retries, Secret, Severity, Upstream, load,
-    parse,
+    Action, Config, HttpProbe, Limits, Pool, Probe, ProbeKind, Problem, Proof, Retries, Secret, Severity, Upstream,
+    load, parse,
 };
 use pulsegate::health::Rules;
 use serde_json::Value;

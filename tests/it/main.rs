@@ -10,6 +10,7 @@ mod auth_cases;
 mod balance_cases;
 mod cap_cases;
 mod cli_cases;
+mod composite_cases;
 mod composite_rows;
 mod diagnostics_cases;
 mod drain_cases;

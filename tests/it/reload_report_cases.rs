@@ -42,6 +42,7 @@ fn the_report_names_what_has_changed_and_what_needs_a_restart() {
             "kept": [],
         },
         "members": { "added": 1, "removed": 0, "new_identity": 0, "kept": 1, "unverified": 0 },
+        "composites": { "added": [], "removed": [], "changed": [], "kept": 0 },
         "routes": { "added": [], "removed": [], "changed": ["/api"], "kept": 1 },
         "listeners": { "added": ["three"], "removed": ["two"], "changed": ["one"], "kept": 0 },
         "sections": ["lame_duck"],

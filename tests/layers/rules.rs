@@ -20,6 +20,7 @@ pub const ROOMS: &[(&str, Layer)] = &[
     ("route", Heart),
     ("config", Meaning),
     ("pool", Live),
+    ("composite", Live),
     ("failover", Live),
     ("snapshot", Live),
     ("telemetry", Live),
@@ -50,6 +51,7 @@ const STRANGERS: &[(&str, &str, &str)] = &[
     ("balance", "route", "they share nothing"),
     ("proxy", "probe", "they meet in `pool`"),
     ("pool", "clock", "time is an argument"),
+    ("composite", "clock", "time is an argument"),
     ("snapshot", "clock", "time is an argument"),
     ("failover", "clock", "time is an argument"),
 ];

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::control::Control;
-use crate::health::{self, Phases, Standing, Verdict};
+use crate::health::{self, Phases, Standing, State, Verdict};
 use crate::pool::{self, Headline, Pool};
 use crate::snapshot::Served;
 
@@ -15,6 +15,8 @@ pub struct PoolFacts {
     pub live: Arc<Pool>,
     /// Mode and counts.
     pub headline: Headline,
+    /// As a whole, by its aggregate.
+    pub state: State,
     /// How many of the serving tier may be ejected, and how many are.
     pub ejectable: usize,
     pub ejected: usize,
@@ -49,7 +51,7 @@ impl PoolFacts {
         let troubled = located.iter().flat_map(|located| located.iter()).filter(|l| l.trouble.is_some()).count();
         let sources = control.desk().sources(&served.config);
         let troubled_sources = sources.iter().filter(|source| source.trouble.is_some()).count();
-        let (headline, ejectable, ejected, mut members) = live.read(|health, members| {
+        let (headline, state, ejectable, ejected, mut members) = live.read(|health, members| {
             let picture = health.picture();
             let both = health.members().iter().zip(members).zip(&picture.standings);
             let members = both.map(|((member, live), standing)| MemberFacts::of(member, live, *standing));
@@ -59,10 +61,10 @@ impl PoolFacts {
                 in_rotation: picture.in_rotation,
                 total: picture.total,
             };
-            (headline, picture.ejectable, picture.ejected, members.collect::<Vec<_>>())
+            (headline, picture.state, picture.ejectable, picture.ejected, members.collect::<Vec<_>>())
         });
         tell_apart(&mut members);
-        PoolFacts { live, headline, ejectable, ejected, troubled, troubled_sources, members }
+        PoolFacts { live, headline, state, ejectable, ejected, troubled, troubled_sources, members }
     }
 
     /// Its name.

@@ -2,7 +2,7 @@
 
 use super::facts::PoolFacts;
 use super::{count, flag};
-use crate::health::Mode;
+use crate::health::{Mode, State};
 use crate::telemetry::metrics::{self, Metric, Page};
 
 /// How pools stand.
@@ -11,6 +11,13 @@ pub fn modes(page: &mut Page, pools: &[PoolFacts]) {
         for pool in pools {
             for mode in Mode::ALL {
                 series.add(&[pool.name(), mode.as_str()], flag(pool.headline.mode == mode));
+            }
+        }
+    });
+    page.family(&metrics::POOL_STATE, |series| {
+        for pool in pools {
+            for state in State::ALL {
+                series.add(&[pool.name(), state.as_str()], flag(pool.state == state));
             }
         }
     });

@@ -13,7 +13,8 @@ pub fn requests(page: &mut Page, snapshot: &Snapshot) {
     page.family(&metrics::REQUESTS, |series| {
         for listener in listeners() {
             add(series, [listener.name(), "", ""], &listener.unrouted);
-            for route in snapshot.ways.iter().flat_map(Way::counts) {
+            let doors = snapshot.doors.all().iter().map(|door| &door.counts);
+            for route in snapshot.ways.iter().flat_map(Way::counts).chain(doors) {
                 if let Some(codes) = route.of(&listener) {
                     add(series, [listener.name(), route.route(), route.pool()], codes);
                 }

@@ -109,6 +109,18 @@ pub const ROUTE_FAILOVERS: Metric = counter(
 pub const POOL_MODE: Metric =
     gauge("pulsegate_pool_mode", &["pool", "mode"], "1 for the mode that the pool is in, 0 for the others.");
 
+pub const POOL_STATE: Metric = gauge(
+    "pulsegate_pool_state",
+    &["pool", "state"],
+    "1 for the state that the pool is in as a whole, by its aggregate, 0 for the others.",
+);
+
+pub const COMPOSITE_STATE: Metric = gauge(
+    "pulsegate_composite_state",
+    &["name", "state"],
+    "1 for the state that the composite is in, 0 for the others.",
+);
+
 pub const POOL_IN_ROTATION: Metric = gauge(
     "pulsegate_pool_in_rotation",
     &["pool"],
@@ -379,6 +391,8 @@ pub const ALL: &[Metric] = &[
     ROUTE_ABLE_POOLS,
     ROUTE_FAILOVERS,
     POOL_MODE,
+    POOL_STATE,
+    COMPOSITE_STATE,
     POOL_IN_ROTATION,
     POOL_TIER_MEMBERS,
     POOL_MEMBERS,

@@ -14,6 +14,7 @@ pub mod origin;
 pub mod process;
 pub mod proxy;
 mod reading;
+pub mod region;
 pub mod scrape;
 pub mod script;
 pub mod switcher;

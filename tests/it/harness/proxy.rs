@@ -110,6 +110,12 @@ impl Proxy {
         *self.listeners.values().next().expect("one")
     }
 
+    /// Where the listener of this name is.
+    #[track_caller]
+    pub fn listener(&self, name: &str) -> SocketAddr {
+        *self.listeners.get(name).unwrap_or_else(|| panic!("no listener {name}: {:?}", self.listeners))
+    }
+
     /// Where the admin listener is.
     #[track_caller]
     pub fn admin(&self) -> SocketAddr {

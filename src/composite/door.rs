@@ -1,0 +1,118 @@
+//! Where composites are answered for on clients' listeners: before any route is asked.
+//!
+//! Not here: what the answer is (`proxy`).
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::config::{Composite, Publish};
+use crate::telemetry::metrics::RouteCounts;
+
+/// One place at which a composite is published.
+#[derive(Debug)]
+pub struct Door {
+    /// Whose.
+    pub composite: Arc<str>,
+    /// Of the requests that came by it, older than this generation maybe. It goes by the place, as a route does, and leads
+    /// to no pool.
+    pub counts: Arc<RouteCounts>,
+    publish: Publish,
+}
+
+/// All of one generation.
+#[derive(Debug, Default)]
+pub struct Doors {
+    all: Vec<Arc<Door>>,
+    /// Places in the list, by path; of one path the most exact host first, as with routes.
+    by_path: HashMap<String, Vec<usize>>,
+}
+
+impl Doors {
+    /// Of these composites; a door that was there keeps its counts.
+    pub fn next(old: Option<&Doors>, composites: &[Composite]) -> Doors {
+        let before = old.map_or(&[][..], |old| &old.all);
+        let mut doors = Doors::default();
+        for composite in composites {
+            let Some(publish) = &composite.publish else { continue };
+            let name = publish.place();
+            let was = before.iter().find(|door| door.composite == composite.name && door.counts.route() == name);
+            let new = || Arc::new(RouteCounts::new(name.as_str().into(), "".into()));
+            let counts = was.map_or_else(new, |was| was.counts.clone());
+            doors.by_path.entry(publish.path.clone()).or_default().push(doors.all.len());
+            let (composite, publish) = (composite.name.clone(), publish.clone());
+            doors.all.push(Arc::new(Door { composite, counts, publish }));
+        }
+        for places in doors.by_path.values_mut() {
+            places.sort_by_key(|place| std::cmp::Reverse(doors.all[*place].publish.host.rank()));
+        }
+        doors
+    }
+
+    /// The one that a request comes by: on the listener of this name, to `host` as the client sent it, for exactly `path`.
+    pub fn find(&self, listener: &str, host: &str, path: &str) -> Option<&Arc<Door>> {
+        if self.by_path.is_empty() {
+            return None;
+        }
+        let fits = |door: &&Arc<Door>| {
+            let here = door.publish.listener.as_ref().is_none_or(|name| name == listener);
+            here && door.publish.host.takes(host)
+        };
+        self.by_path.get(path)?.iter().map(|place| &self.all[*place]).find(fits)
+    }
+
+    /// In no order.
+    pub fn all(&self) -> &[Arc<Door>] {
+        &self.all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::route::Host;
+
+    fn composite(name: &str, path: &str, host: Host, listener: Option<&str>) -> Composite {
+        let publish = Publish { path: path.to_owned(), host, listener: listener.map(str::to_owned) };
+        Composite { name: name.into(), sources: Vec::new(), publish: Some(publish) }
+    }
+
+    #[test]
+    fn a_door_is_one_path_and_the_most_exact_host_has_it() {
+        let composites = [
+            composite("any", "/health", Host::Any, None),
+            composite("wild", "/health", Host::Wildcard("shop.test".to_owned()), None),
+            composite("exact", "/health", Host::Exact("a.shop.test".to_owned()), None),
+            composite("inside", "/inside", Host::Any, Some("inside")),
+            Composite { publish: None, ..composite("silent", "/silent", Host::Any, None) },
+        ];
+        let doors = Doors::next(None, &composites);
+        let found =
+            |listener: &str, host: &str, path: &str| doors.find(listener, host, path).map(|d| d.composite.to_string());
+        let rows = [
+            ("public", "b.test", "/health", Some("any")),
+            ("public", "", "/health", Some("any")),
+            ("public", "b.shop.test:8080", "/health", Some("wild")),
+            ("public", "A.Shop.Test.", "/health", Some("exact")),
+            ("public", "shop.test", "/health", Some("any")),
+            ("public", "b.test", "/health/", None),
+            ("public", "b.test", "/health/x", None),
+            ("public", "b.test", "/Health", None),
+            ("public", "b.test", "/", None),
+            ("public", "b.test", "/inside", None),
+            ("inside", "b.test", "/inside", Some("inside")),
+            ("inside", "b.test", "/silent", None),
+        ];
+        for (listener, host, path, expected) in rows {
+            assert_eq!(found(listener, host, path).as_deref(), expected, "{listener} {host} {path}");
+        }
+    }
+
+    #[test]
+    fn a_door_that_stays_keeps_its_counts() {
+        let one = Doors::next(None, &[composite("a", "/a", Host::Any, None), composite("b", "/b", Host::Any, None)]);
+        let two =
+            Doors::next(Some(&one), &[composite("a", "/a", Host::Any, None), composite("b", "/c", Host::Any, None)]);
+        let same = |place: usize| Arc::ptr_eq(&one.all()[place].counts, &two.all()[place].counts);
+        assert_eq!((same(0), same(1)), (true, false));
+    }
+}

@@ -1,0 +1,72 @@
+//! A state that changed, in words: one event each.
+
+use super::tree::{Change, Count, SourceKind, SourceReport};
+use crate::health::State;
+use crate::telemetry::{Event, Kind, Severity};
+
+/// Of the sources that are not healthy so many are named; the rest are counted.
+const NAMED: usize = 10;
+
+/// The event of a change.
+pub fn event(change: &Change) -> Event {
+    let Change { kind, name, from, to, count, unfit } = change;
+    let detail = match kind {
+        SourceKind::Pool => of_members(*count),
+        SourceKind::Composite if unfit.is_empty() => format!("all {} sources are healthy", count.total),
+        SourceKind::Composite => of_sources(unfit),
+    };
+    let what = match kind {
+        SourceKind::Pool => format!("pool {name} as a whole"),
+        SourceKind::Composite => format!("composite {name}"),
+    };
+    let before = match from {
+        Some(from) => format!("was {}", from.published()),
+        None => "is new".to_owned(),
+    };
+    let message = format!("{what} is {}, {before}: {detail}", to.published());
+    let name = Some(name.to_string());
+    let (pool, composite) = match kind {
+        SourceKind::Pool => (name, None),
+        SourceKind::Composite => (None, name),
+    };
+    Event {
+        pool,
+        composite,
+        from: Some(from.map_or("added", State::published).to_owned()),
+        to: Some(to.published().to_owned()),
+        detail: Some(detail),
+        ..Event::new(Kind::Composite, level(*from, *to), message)
+    }
+}
+
+/// Whoever goes by it leaves when it is not healthy any more.
+fn level(from: Option<State>, to: State) -> Severity {
+    match (from, to) {
+        (_, State::Unhealthy) | (Some(State::Healthy), State::Unknown) => Severity::Warn,
+        _ => Severity::Info,
+    }
+}
+
+fn of_members(count: Count) -> String {
+    let Count { healthy, unknown, total } = count;
+    let unknown = if unknown > 0 { format!(", {unknown} unknown") } else { String::new() };
+    format!("{healthy} of {total} members healthy{unknown}")
+}
+
+/// `api UNHEALTHY (1 of 4 members healthy), west UNKNOWN (0 of 2 sources healthy, 1 unknown)`.
+fn of_sources(unfit: &[SourceReport]) -> String {
+    let shown = |source: &SourceReport| {
+        let Count { healthy, unknown, total } = source.count;
+        let what = match source.kind {
+            SourceKind::Pool => of_members(source.count),
+            SourceKind::Composite if unknown > 0 => format!("{healthy} of {total} sources healthy, {unknown} unknown"),
+            SourceKind::Composite => format!("{healthy} of {total} sources healthy"),
+        };
+        format!("{} {} ({what})", source.name, source.state.published())
+    };
+    let shown: Vec<String> = unfit.iter().take(NAMED).map(shown).collect();
+    match unfit.len() - shown.len() {
+        0 => shown.join(", "),
+        more => format!("{} and {more} more", shown.join(", ")),
+    }
+}
