@@ -235,3 +235,26 @@ fn a_process_that_ends_sends_everybody_away_while_it_still_answers() {
     proxy.signal("INT");
     proxy.wait();
 }
+
+#[test]
+fn a_route_leaves_a_pool_at_once_whose_composite_is_not_healthy_any_more() {
+    let (web, api, spare) = (origins(1), origins(1), origins(1));
+    let config =
+        region(&web, &api, "").replace("composites:", &format!("{}composites:", pool("spare", &spare, ""))).replace(
+            "routes: [{ pool: web }]",
+            "routes: [{ pools: [{ pool: web, when: region }, spare], failback_delay: 0s }]",
+        );
+    let proxy = Proxy::start(&config);
+    await_published(&proxy, "HEALTHY");
+    eventually("the better pool serves", || proxy.get("/before").status == 200 && web[0].traffic_count() > 0);
+    // Its own member is as healthy as ever.
+    break_probe(&api[0]);
+    // What is published is seen a moment before it is acted on.
+    eventually("the spare serves", || proxy.get("/after").status == 200 && spare[0].traffic_count() > 0);
+    let served = web[0].traffic_count();
+    assert_eq!((proxy.get("/after").status, web[0].traffic_count()), (200, served));
+    assert_eq!(proxy.pool("web")["state"], "healthy");
+    mend_probe(&api[0]);
+    await_published(&proxy, "HEALTHY");
+    eventually("it serves again", || proxy.get("/again").status == 200 && web[0].traffic_count() > served);
+}
