@@ -1,7 +1,7 @@
 //! The command line: one file a command.
 
 mod check;
-mod demo;
+pub mod demo;
 mod member;
 mod operator;
 mod outside;

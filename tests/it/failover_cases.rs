@@ -162,6 +162,30 @@ fn a_written_aggregate_decides_before_the_last_member_is_gone() {
     assert_told(&proxy, &["web -> web-us unable", "web-us -> web failback"]);
 }
 
+/// A region is more than the pool that a route leads to: what is behind it counts too.
+#[test]
+fn a_pool_with_a_composite_serves_only_while_that_is_healthy() {
+    let (web, api, us) = (Origin::start(), Origin::start(), Origin::start());
+    let text = config(&[&web], &[&us], "failback_delay: 0s")
+        .replace("  web-us:", &format!("  api:\n    members: [{api}]\n    {PROBE}\n  web-us:"))
+        .replace("routes:", "composites: { region: { sources: [web, api] } }\nroutes:")
+        .replace("[web, web-us]", "[{ pool: web, when: region }, web-us]");
+    let proxy = Proxy::start(&text);
+    await_both_able(&proxy);
+    eventually("the composite is healthy", || route(&proxy)["pools"][0]["ability"] == "able");
+    assert_eq!((&route(&proxy)["rank"], &route(&proxy)["pools"][0]["when"]), (&Value::from(0), &"region".into()));
+    let load = Load::start(proxy.address(), 4, "/steady");
+    let mark = proxy.mark();
+    ill(&api);
+    let left = proxy.await_event(mark, &[("kind", "failover"), ("route", "/"), ("to", "web-us")]);
+    assert!(left.text("detail").contains("composite region is unhealthy"), "{}", left.raw);
+    assert_eq!(proxy.pool("web")["members"][0]["verdict"], "healthy", "the pool itself could");
+    well(&api);
+    await_rank(&proxy, 0);
+    load.finish().assert_all_ok();
+    assert_told(&proxy, &["web -> web-us unable", "web-us -> web failback"]);
+}
+
 #[test]
 fn without_failback_it_stays_until_that_pool_cannot() {
     let (a, b) = (Origin::start(), Origin::start());

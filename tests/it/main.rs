@@ -40,6 +40,7 @@ mod pipeline_cases;
 mod probe_cases;
 mod real_origins;
 mod refusal_cases;
+mod region_cases;
 mod reload_cases;
 mod reload_file_cases;
 mod reload_report_cases;

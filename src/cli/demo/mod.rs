@@ -1,7 +1,7 @@
 //! `pulsegate demo`: the proxy on the shipped proxy.yaml, with embedded origins that misbehave in turn.
 //!
 //! It is the real program: the same file, the same code, a copy of the configuration that can be edited while it runs.
-//! Only the origins and the audience are ours.
+//! Only the origins and the audience are ours; examples/failover has them too.
 
 mod origin;
 mod story;
@@ -13,7 +13,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use origin::Origin;
+pub use origin::{Mood, Origin};
 
 use crate::config::{self, Config};
 use crate::control::SetupError;
@@ -152,6 +152,6 @@ async fn tell(origins: Vec<Origin>) {
 }
 
 /// A line of the demo's own, with the time as the log beside it has it.
-fn say(line: &str) {
+pub fn say(line: &str) {
     println!("{} {line}", humantime::format_rfc3339_millis(clock::wall()));
 }
