@@ -1,7 +1,6 @@
-//! `pulsegate drain`, `enable` and `disable`: an operator's word on one member of the running proxy, and what it made of
-//! the pool.
+//! `pulsegate drain` and `disable`: an operator's word on one member of the running proxy, and what it made of the pool.
 //!
-//! Not here: how pool and member are put in words (`standing`).
+//! Not here: how one comes back (`enable`), how pool and member are put in words (`standing`).
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -14,22 +13,22 @@ use super::operator::{self, Answer, AskError, Format, Operator, segment};
 use super::standing::{Member, Pool, member_words, pool_words, rank, running, warning};
 
 /// Between two looks whether a member has finished.
-const LOOK: Duration = Duration::from_millis(250);
+pub(super) const LOOK: Duration = Duration::from_millis(250);
 
 /// Nobody waits longer.
-const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
+pub(super) const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// Which member of which pool.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Args {
     /// The pool's name
     #[arg(value_name = "POOL")]
-    pool: String,
+    pub(super) pool: String,
     /// The member's address as the API shows it, or its name where no other member has it
     #[arg(value_name = "MEMBER")]
-    member: String,
+    pub(super) member: String,
     #[command(flatten)]
-    operator: Operator,
+    pub(super) operator: Operator,
 }
 
 /// The same, and how long to wait.
@@ -44,10 +43,10 @@ pub struct DrainArgs {
     wait: Option<Duration>,
 }
 
-/// Says `word` (`enable`, `disable`) on a member.
-pub fn run(args: &Args, word: &str) -> ExitCode {
+/// Says `disable` on a member.
+pub fn disable(args: &Args) -> ExitCode {
     operator::run(&args.operator, async {
-        let answer = args.say(word).await?;
+        let answer = args.say("disable").await?;
         Ok(args.shown(&answer).await)
     })
 }
@@ -78,7 +77,7 @@ enum Look<'a> {
 
 impl Args {
     /// Says it, and warns at once where the pool serves worse than before.
-    async fn say(&self, word: &str) -> Result<Answer<Member>, AskError> {
+    pub(super) async fn say(&self, word: &str) -> Result<Answer<Member>, AskError> {
         // Whoever is not there need not be asked twice.
         let before = match self.look().await {
             Err(error @ (AskError::Nobody { .. } | AskError::Stranger { .. })) => return Err(error),
@@ -94,7 +93,7 @@ impl Args {
         Ok(answer)
     }
 
-    async fn look(&self) -> Result<Answer<Pool>, AskError> {
+    pub(super) async fn look(&self) -> Result<Answer<Pool>, AskError> {
         self.operator.ask(Method::GET, &format!("/api/v1/pools/{}", segment(&self.pool))).await
     }
 
@@ -129,7 +128,7 @@ impl Args {
     }
 
     /// The member as it was answered, and the pool as it is now.
-    async fn shown(&self, answer: &Answer<Member>) -> String {
+    pub(super) async fn shown(&self, answer: &Answer<Member>) -> String {
         if self.operator.format() == Format::Json {
             return answer.body.clone();
         }
@@ -139,7 +138,7 @@ impl Args {
         pool.map_or(member.clone(), |pool| format!("{member}\n{}", pool_words(&self.pool, &pool.said)))
     }
 
-    fn ended(&self, member: &Member, pool: &Answer<Pool>) -> String {
+    pub(super) fn ended(&self, member: &Member, pool: &Answer<Pool>) -> String {
         let words = format!("{}\n{}", member_words(&self.pool, member), pool_words(&self.pool, &pool.said));
         self.said(words, || raw(member, pool))
     }
@@ -163,7 +162,7 @@ fn seen<'a>(drained: &Member, pool: &'a Pool) -> Look<'a> {
 }
 
 /// The member as it came with the pool.
-fn raw(member: &Member, pool: &Answer<Pool>) -> String {
+pub(super) fn raw(member: &Member, pool: &Answer<Pool>) -> String {
     let came = serde_json::from_str::<Value>(&pool.body).unwrap_or_default();
     let members = came["members"].as_array().map(Vec::as_slice).unwrap_or_default();
     let is_it = |found: &&Value| found["address"] == *member.address && found["name"] == *member.name;
@@ -186,6 +185,6 @@ fn stays(admin: &str) -> &str {
     if admin == "draining" { "drained" } else { admin }
 }
 
-fn late(words: String, body: String) -> AskError {
+pub(super) fn late(words: String, body: String) -> AskError {
     AskError::Late { words, body }
 }

@@ -2,6 +2,7 @@
 
 mod check;
 pub mod demo;
+mod enable;
 mod member;
 mod operator;
 mod outside;
@@ -74,7 +75,9 @@ enum Command {
     /// Where the pool is worse off for it, that is said on standard error; the exit code is 0 all the same.
     Drain(member::DrainArgs),
     /// Let a member of the running proxy take traffic again, if it is healthy
-    Enable(member::Args),
+    ///
+    /// It is healthy by the verdict it has: after a restart use --wait, which waits for a probe made since.
+    Enable(enable::EnableArgs),
     /// Take a member of the running proxy out: no traffic and no probes
     ///
     /// Holds as long as `drain` does, and says what `drain` does. What runs there may finish, and so may tunnels.
@@ -170,8 +173,8 @@ impl Cli {
             Command::Probe(args) => probe::run(&args),
             Command::Reload(args) => reload::run(&args),
             Command::Drain(args) => member::drain(&args),
-            Command::Enable(args) => member::run(&args, "enable"),
-            Command::Disable(args) => member::run(&args, "disable"),
+            Command::Enable(args) => enable::run(&args),
+            Command::Disable(args) => member::disable(&args),
             Command::Replace(args) => replace::run(&args),
             Command::Demo { seconds, any_port, log_format, log } => {
                 let log = LogOptions { log_format: Some(log_format), filter: log };

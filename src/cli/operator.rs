@@ -139,6 +139,13 @@ pub struct Refusal {
     token_from: Option<String>,
 }
 
+impl Refusal {
+    /// Whether the member or pool is not such that it could be done.
+    pub fn is_conflict(&self) -> bool {
+        self.status == 409
+    }
+}
+
 impl Operator {
     /// How answers are to be printed.
     pub fn format(&self) -> Format {

@@ -20,6 +20,20 @@ pub struct Member {
     pub in_flight: u32,
     /// Tunnels that run on it.
     pub tunnels: u32,
+    /// What the last probe of it taught.
+    #[serde(default)]
+    pub last_probe: Option<Probed>,
+}
+
+/// What is read of a probe.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+pub struct Probed {
+    /// When.
+    pub at: String,
+    /// `pass`, `fail` or `inconclusive`.
+    pub result: String,
+    /// Of a fail.
+    pub detail: Option<String>,
 }
 
 /// What is read of the API's pool.

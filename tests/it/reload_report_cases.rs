@@ -276,6 +276,36 @@ fn a_member_that_leaves_and_has_nothing_left_is_drained_and_a_wait_may_be_as_lon
     assert_eq!(member["admin"], "draining");
 }
 
+/// As in a restart of members one after the other: what is healthy by its verdict need not listen yet.
+#[test]
+fn whoever_waits_for_a_member_to_be_back_waits_for_a_probe_made_since() {
+    let (a, b) = (Origin::start(), Origin::start());
+    let keys = "probe: { path: /healthz, interval: 60s, timeout: 5s, consecutive: { failures: 10, passes: 1 } }";
+    let proxy = Proxy::start(&config_of(&[a.to_string(), b.to_string()], keys));
+    proxy.await_all_healthy();
+    let address = b.address();
+    assert_eq!(operate(&proxy, &["drain", "web", &address, "--wait", "30s"], &[]).code, Some(0));
+    b.when(When::probe(), Answer::status(503));
+    let ended = operate(&proxy, &["enable", "web", &address, "--wait", "100ms"], &[]);
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    assert!(ended.reason().contains("no probe has passed since"), "{ended:?}");
+    assert_eq!(proxy.member("web", &address)["admin"], "enabled", "it stays so");
+    let before = b.probe_count();
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| operate(&proxy, &["enable", "web", &address, "--wait", "10m"], &[]));
+        eventually("it is probed again and again", || b.probe_count() > before + 2);
+        assert!(!waiting.is_finished());
+        b.when(When::probe(), Answer::status(200));
+        let ended = waiting.join().expect("it ends");
+        assert!(ended.code == Some(0) && ended.stdout.contains("stands healthy"), "{ended:?}");
+    });
+    let last = &proxy.member("web", &address)["last_probe"];
+    assert_eq!(last["result"], "pass", "{last}");
+    // Nobody asks members without a probe.
+    proxy.reload(&config_of(&[a.to_string(), b.to_string()], "probe: off"));
+    assert_eq!(operate(&proxy, &["enable", "web", &address, "--wait", "10m"], &[]).code, Some(0));
+}
+
 #[test]
 fn a_token_from_a_pipe_is_read_once() {
     let origin = Origin::start();
