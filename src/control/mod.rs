@@ -330,6 +330,7 @@ impl Control {
         next.look_again(now, &self.composites);
         self.switchboard.follow(clock::monotonic(), next.switches());
         self.snapshot.store(next.clone());
+        old.make_way();
         let before = std::mem::replace(&mut following.prepared, prepared).found;
         // A reload may be the first to see what a source says.
         let stayed =

@@ -43,22 +43,11 @@ pub fn admit(ctx: &mut Ctx, request: &RequestHeader, limits: Limits) -> Result<(
     enter(ctx, request, way, way.rank())
 }
 
-/// The request has waited and been sent nowhere: if another of its route's pools serves by now, it goes there. Says whether.
+/// The request goes to the pool of this rank, of a way of its generation.
 ///
 /// # Errors
 /// The refusal that ends it here.
-pub fn follow(ctx: &mut Ctx, request: &RequestHeader) -> Result<bool, Refusal> {
-    let snapshot = ctx.snapshot.clone().ok_or(Refusal::Internal)?;
-    let way = snapshot.ways.get(ctx.place).ok_or(Refusal::Internal)?;
-    let rank = way.rank();
-    if rank == ctx.rank || ctx.is_over() {
-        return Ok(false);
-    }
-    enter(ctx, request, way, rank).map(|()| true)
-}
-
-/// It goes to the pool of this rank.
-fn enter(ctx: &mut Ctx, request: &RequestHeader, way: &Way, rank: usize) -> Result<(), Refusal> {
+pub(super) fn enter(ctx: &mut Ctx, request: &RequestHeader, way: &Way, rank: usize) -> Result<(), Refusal> {
     let stop = way.stop(rank).ok_or(Refusal::Internal)?;
     let pool = &stop.served;
     ctx.rank = rank;

@@ -2,7 +2,6 @@
 //!
 //! Hooks run inside their connection's task (`listener`), which is how a new context finds its connection.
 
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,6 +17,7 @@ use pingora::upstreams::peer::HttpPeer;
 use pingora::{Error, ErrorType, Result};
 
 use super::ctx::{Answer, Ctx};
+use super::follow::{self, Trail};
 use super::headers::{self, Hop};
 use super::peer::{self, Connection, Purpose};
 use super::pick::{self, Picked, WhenFull, Wish};
@@ -27,7 +27,7 @@ use super::{Proxy, admit, dial, failure, max_forwards, published, upgrade};
 use crate::clock;
 use crate::listener::{self, CONNECTION};
 use crate::pool::Member;
-use crate::snapshot::{Served, Way};
+use crate::snapshot::Served;
 
 /// Interim answers (1xx) passed on for one request; a member that sends more never comes to an end.
 const INTERIM_ANSWERS: u32 = 100;
@@ -122,7 +122,7 @@ impl ProxyHttp for Hooks {
             return Ok(true);
         }
         // The first pick is made here: Pingora keeps the client's connection over a refusal only this early.
-        ctx.picked = Some(pick(session, ctx).await?);
+        ctx.picked = Some(pick(&self.proxy, session, ctx).await?);
         Ok(false)
     }
 
@@ -131,7 +131,7 @@ impl ProxyHttp for Hooks {
         let (picked, connection) = match (ctx.again.take(), ctx.picked.take()) {
             (Some(lease), _) => (Picked { lease, waited: Duration::ZERO, queued: Duration::ZERO }, Connection::Fresh),
             (None, Some(picked)) => (picked, Connection::Any),
-            (None, None) => (pick(session, ctx).await?, Connection::Any),
+            (None, None) => (pick(&self.proxy, session, ctx).await?, Connection::Any),
         };
         let Some(pool) = ctx.pool.clone() else { return Err(refuse(ctx, Refusal::Internal)) };
         let purpose = if ctx.asks_for_tunnel { Purpose::Tunnel(ctx.connection.clone()) } else { Purpose::Exchange };
@@ -331,7 +331,7 @@ impl ProxyHttp for Hooks {
 ///
 /// One that waits and has been sent nowhere goes where its route leads meanwhile: a pool that cannot serve is not waited
 /// for while another one can (health.md §8). A retry stays in its pool.
-async fn pick(session: &mut Session, ctx: &mut Ctx) -> Result<Picked> {
+async fn pick(proxy: &Proxy, session: &mut Session, ctx: &mut Ctx) -> Result<Picked> {
     // Whatever was sent may be processed already: such a request is answered, and not kept waiting for room.
     let when_full = if ctx.was_sent() { WhenFull::GiveUp } else { WhenFull::Queue };
     let mut before = Duration::ZERO;
@@ -340,8 +340,9 @@ async fn pick(session: &mut Session, ctx: &mut Ctx) -> Result<Picked> {
         let picked = match pick::now(&pool.live, wish(ctx, when_full)) {
             Some(picked) => picked,
             None => {
-                let waited = wait(session, ctx, &pool, when_full).await?;
-                if ctx.has_no_attempts() && admit::follow(ctx, session.req_header()).map_err(|r| refuse(ctx, r))? {
+                let waited = wait(proxy, session, ctx, &pool, when_full).await?;
+                let present = proxy.snapshot.load_full();
+                if follow::follow(ctx, session.req_header(), present).map_err(|r| refuse(ctx, r))? {
                     // What was picked, if anything, is given back.
                     before += waited.time();
                     continue;
@@ -387,12 +388,23 @@ impl Waited {
     }
 }
 
-async fn wait(session: &mut Session, ctx: &mut Ctx, pool: &Served, when_full: WhenFull) -> Result<Waited> {
+async fn wait(
+    proxy: &Proxy,
+    session: &mut Session,
+    ctx: &mut Ctx,
+    pool: &Served,
+    when_full: WhenFull,
+) -> Result<Waited> {
     let began = clock::monotonic();
     ctx.waits_since.get_or_insert(began);
     let waited = || clock::monotonic().saturating_sub(began);
-    let snapshot = ctx.snapshot.clone().filter(|_| ctx.has_no_attempts());
-    let way = snapshot.as_ref().and_then(|snapshot| snapshot.ways.get(ctx.place));
+    let trail = Trail::of(ctx);
+    let parts = async {
+        match &trail {
+            Some(trail) => trail.parts(&proxy.snapshot).await,
+            None => std::future::pending().await,
+        }
+    };
     tokio::select! {
         biased;
         picked = pick::later(&pool.live, wish(ctx, when_full)) => Ok(Waited::Picked(picked)),
@@ -400,21 +412,7 @@ async fn wait(session: &mut Session, ctx: &mut Ctx, pool: &Served, when_full: Wh
             ctx.hung_up(waited());
             Err(Error::new_down(ErrorType::ConnectionClosed))
         }
-        () = moved(way, ctx.rank) => Ok(Waited::Moved(waited())),
-    }
-}
-
-/// Resolves when the route leads to another of its pools than that of this rank.
-async fn moved(way: Option<&Way>, rank: usize) {
-    let Some(switch) = way.and_then(Way::switch) else { return std::future::pending().await };
-    loop {
-        let mut moved = pin!(switch.moved());
-        // From here on a move is not missed.
-        moved.as_mut().enable();
-        if switch.rank() != rank {
-            return;
-        }
-        moved.await;
+        () = parts => Ok(Waited::Moved(waited())),
     }
 }
 

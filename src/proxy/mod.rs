@@ -16,6 +16,7 @@ mod connector;
 mod ctx;
 mod dial;
 mod failure;
+mod follow;
 mod framing;
 mod headers;
 mod hooks;

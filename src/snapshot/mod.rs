@@ -15,6 +15,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
 
 pub use found::{Found, Located, Source};
 pub use way::{Stop, Way};
@@ -43,6 +45,7 @@ pub struct Snapshot {
     pub doors: Doors,
     /// By name.
     pub pools: HashMap<String, Arc<Served>>,
+    succeeded: Notify,
 }
 
 /// What was made of a pool's files when its configuration was read.
@@ -127,6 +130,22 @@ impl Snapshot {
         self.ways.iter().filter_map(Way::switch).cloned().collect()
     }
 
+    /// Its place and where it leads: the route of this name.
+    pub fn way_of(&self, route: &str) -> Option<(usize, &Way)> {
+        let place = self.config.routes.iter().position(|other| &*other.name == route)?;
+        Some((place, self.ways.get(place)?))
+    }
+
+    /// Resolves when another generation serves. To miss nothing, enable it before looking at which one does.
+    pub fn succeeded(&self) -> Notified<'_> {
+        self.succeeded.notified()
+    }
+
+    /// Another generation serves: whoever waits under this one is told.
+    pub fn make_way(&self) {
+        self.succeeded.notify_waiters();
+    }
+
     /// Whether it was made of this configuration, and of files that held the same.
     pub fn is_of(&self, config: &Config, outfits: &HashMap<String, Outfit>) -> bool {
         let plain = Outfit::default();
@@ -185,6 +204,7 @@ impl Snapshot {
             doors: Doors::next(old.map(|old| &old.doors), &config.composites),
             routes: Table::new(config.routes.clone()),
             config,
+            succeeded: Notify::new(),
         }
     }
 }

@@ -260,6 +260,86 @@ fn a_request_that_waits_follows_its_route() {
     assert_eq!(route(&proxy)["rank"], 1, "it comes too late for the first election");
 }
 
+/// `web` has room for one request and a queue, and answers 503 where nobody is healthy; the one request is held by `gate`.
+fn with_a_queue(a: &Origin, b: &Origin, gate: &Gate) -> (Proxy, String) {
+    a.when(When::path("/held"), Answer::status(200).held_by(gate));
+    let room = "    max_in_flight: 1\n    queue: { size: 9, timeout: 60s }\n    on_all_unhealthy: fail\n";
+    let text = config_with(&[a], room, &[b], "failback_delay: 1h");
+    let proxy = Proxy::start(&text);
+    await_both_able(&proxy);
+    (proxy, text)
+}
+
+#[track_caller]
+fn await_queue(proxy: &Proxy, length: u64) {
+    eventually(&format!("{length} requests wait"), || proxy.pool("web")["queue"]["length"] == length);
+}
+
+/// A pool that nobody has heard of before, whose only purpose is that something changes.
+fn unrelated(text: &str) -> String {
+    text.replace("routes:", "  other: { members: [\"127.0.0.1:1\"], probe: off }\nroutes:")
+}
+
+#[test]
+fn a_request_in_a_queue_follows_its_route_over_a_reload() {
+    let (a, b, gate) = (Origin::start(), Origin::start(), Gate::new());
+    let (proxy, text) = with_a_queue(&a, &b, &gate);
+    let (mut held, mut waits) = (proxy.connect(), proxy.connect());
+    held.send("GET /held HTTP/1.1\r\nHost: a\r\n\r\n");
+    eventually("it is with a member", || gate.waiting() == 1);
+    waits.send("GET /waits HTTP/1.1\r\nHost: a\r\n\r\n");
+    await_queue(&proxy, 1);
+    proxy.reload(&unrelated(&text));
+    await_queue(&proxy, 1);
+    ill(&a);
+    assert_eq!(waits.reply().status, 200);
+    let line = proxy.access("/waits");
+    assert_eq!((line.text("pool"), &line.json["lb"]["rank"], line.attempts().len()), ("web-us", &Value::from(1), 1));
+    gate.open();
+    assert_eq!(held.reply().status, 200);
+}
+
+/// Its pool is none of the route's any more, and what comes now goes elsewhere; so does what waits.
+#[test]
+fn a_request_in_a_queue_leaves_a_pool_that_a_reload_takes_from_its_route() {
+    for (pools, served_by) in [("[web-us, web]", "web"), ("[web-us]", "web-us"), ("[new]", "new")] {
+        let (a, b, gate) = (Origin::start(), Origin::start(), Gate::new());
+        let (proxy, text) = with_a_queue(&a, &b, &gate);
+        let (mut held, mut waits) = (proxy.connect(), proxy.connect());
+        held.send("GET /held HTTP/1.1\r\nHost: a\r\n\r\n");
+        eventually("it is with a member", || gate.waiting() == 1);
+        waits.send("GET /waits HTTP/1.1\r\nHost: a\r\n\r\n");
+        await_queue(&proxy, 1);
+        let new = format!("  new: {{ members: [{b}], probe: off }}\nroutes:");
+        proxy.reload(&text.replace("routes:", &new).replace("[web, web-us]", pools));
+        if served_by == "web" {
+            // It serves on, at another place.
+            gate.open();
+        }
+        assert_eq!(waits.reply().status, 200);
+        assert_eq!(proxy.access("/waits").text("pool"), served_by, "{pools}");
+        gate.open();
+        held.reply();
+    }
+}
+
+#[test]
+fn a_request_that_waits_for_first_verdicts_follows_its_route_over_a_reload() {
+    let (a, b, gate) = (Origin::start(), Origin::start(), Gate::new());
+    a.when(When::probe(), Answer::status(503).held_by(&gate));
+    let wait = "    initial_wait: 10m\n    on_all_unhealthy: fail\n";
+    let text = config_with(&[&a], wait, &[&b], "failback_delay: 1h");
+    let proxy = Proxy::start(&text);
+    proxy.await_standing(&b, "healthy");
+    let mut waits = proxy.connect();
+    waits.send("GET /early HTTP/1.1\r\nHost: a\r\n\r\n");
+    proxy.reload(&unrelated(&text));
+    gate.open();
+    assert_eq!(waits.reply().status, 200);
+    let line = proxy.access("/early");
+    assert_eq!((line.text("pool"), line.attempts().len(), a.traffic_count()), ("web-us", 1, 0));
+}
+
 #[test]
 fn a_retry_stays_in_its_pool_and_the_next_request_goes_elsewhere() {
     let (a, b, us) = (Origin::start(), Origin::start(), Origin::start());
