@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::health::failover::{Ability, Report};
-use crate::health::{Aggregate, Census, State};
+use crate::health::failover::{Ability, Report, Resort};
+use crate::health::{Aggregate, Census, Mode, State};
 use crate::pool::{Pool, Roster};
 
 /// One member healthy is enough where nothing else is written.
@@ -30,7 +30,12 @@ impl Standby {
             State::Unhealthy => Ability::Unable,
             State::Unknown => Ability::Unknown,
         };
-        Report { ability, someone_healthy: roster.has_healthy() }
+        let resort = match roster.mode() {
+            Mode::Down => Resort::Down,
+            _ if roster.has_healthy() => Resort::Healthy,
+            _ => Resort::Tries,
+        };
+        Report { ability, resort }
     }
 
     /// Whether it can serve now.

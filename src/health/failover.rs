@@ -27,8 +27,19 @@ pub enum Ability {
 pub struct Report {
     /// Whether it can serve.
     pub ability: Ability,
-    /// Whether anybody in it is healthy: where none can serve, such a pool is the better of the bad.
-    pub someone_healthy: bool,
+    /// How good it is where none can serve.
+    pub resort: Resort,
+}
+
+/// What a request gets of a pool that cannot serve, the better first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Resort {
+    /// Somebody in it is healthy.
+    Healthy,
+    /// Nobody is, and it tries those it has, or waits for them: its fallback, or a cold start.
+    Tries,
+    /// It refuses everything.
+    Down,
 }
 
 /// When a route goes back to a better pool while the present one can serve.
@@ -101,7 +112,7 @@ impl Switch {
     /// A route that begins at `now`; `waits` says of each pool how long it is waited for while it is unknown. The first
     /// is the present one until [`Switch::observe`] has been told more.
     pub fn new(now: Duration, failback: Failback, waits: impl IntoIterator<Item = Duration>) -> Switch {
-        let unknown = Report { ability: Ability::Unknown, someone_healthy: false };
+        let unknown = Report { ability: Ability::Unknown, resort: Resort::Tries };
         let rank = |wait| Rank { wait, report: unknown, since: now };
         Switch { failback, ranks: waits.into_iter().map(rank).collect(), present: 0, phase: Phase::Start, now }
     }
@@ -197,8 +208,9 @@ impl Switch {
                 }
             }
             (_, None) => {
-                let healthy = self.ranks.iter().position(|rank| rank.report.someone_healthy);
-                (self.present, self.phase) = (healthy.unwrap_or(0), Phase::NoneAble);
+                // The first of the best.
+                let best = (0..self.ranks.len()).min_by_key(|rank| self.ranks[*rank].report.resort);
+                (self.present, self.phase) = (best.unwrap_or(0), Phase::NoneAble);
                 Cause::NoneAble
             }
         };

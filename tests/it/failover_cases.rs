@@ -225,6 +225,28 @@ fn where_none_can_serve_the_first_serves_by_its_own_rules() {
     assert_told(&proxy, &["web -> web-us unable", "web-us -> web none_able", "web -> web-us relief"]);
 }
 
+/// A pool that refuses everything is of no use while another one tries: drained by hand, or down by its own rule.
+#[test]
+fn where_none_can_serve_a_pool_in_fallback_serves_before_one_that_is_down() {
+    let (a, b) = (Origin::start(), Origin::start());
+    let fails = "    on_all_unhealthy: fail\n";
+    let proxy = Proxy::start(&config_with(&[&a], fails, &[&b], "failback_delay: 1h"));
+    await_both_able(&proxy);
+    ill(&a);
+    await_rank(&proxy, 1);
+    let mark = proxy.mark();
+    ill(&b);
+    proxy.await_event(mark, &[("kind", "fallback"), ("pool", "web-us")]);
+    assert_eq!(proxy.get("/tried").status, 200);
+    let line = proxy.access("/tried");
+    assert_eq!((line.text("pool"), &line.json["lb"]["mode"]), ("web-us", &"fallback".into()));
+    // It is drained, and both are down: the first again.
+    let drain = format!("/api/v1/pools/web-us/members/{}/drain", b.address());
+    assert_eq!(proxy.admin_post(&drain, &[]).status, 200);
+    await_rank(&proxy, 0);
+    assert_eq!(proxy.get("/refused").status, 503);
+}
+
 #[test]
 fn at_a_cold_start_a_dead_first_pool_costs_nobody_an_error() {
     let (a, b) = (Origin::stopped(), Origin::start());

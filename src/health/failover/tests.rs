@@ -8,13 +8,14 @@ const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-/// `A` can serve, `?` is unknown, `h` cannot and has a healthy member, `-` cannot.
+/// `A` can serve, `?` is unknown, `h` cannot and has a healthy member, `-` cannot and tries, `d` cannot and is down.
 fn reports(text: &str) -> Vec<Report> {
     let report = |letter| match letter {
-        'A' => Report { ability: Ability::Able, someone_healthy: true },
-        '?' => Report { ability: Ability::Unknown, someone_healthy: false },
-        'h' => Report { ability: Ability::Unable, someone_healthy: true },
-        '-' => Report { ability: Ability::Unable, someone_healthy: false },
+        'A' => Report { ability: Ability::Able, resort: Resort::Healthy },
+        '?' => Report { ability: Ability::Unknown, resort: Resort::Tries },
+        'h' => Report { ability: Ability::Unable, resort: Resort::Healthy },
+        '-' => Report { ability: Ability::Unable, resort: Resort::Tries },
+        'd' => Report { ability: Ability::Unable, resort: Resort::Down },
         other => panic!("{other}"),
     };
     text.chars().map(report).collect()
@@ -154,6 +155,25 @@ fn where_none_can_serve_the_first_with_a_healthy_member_does() {
 }
 
 #[test]
+fn where_nobody_is_healthy_either_a_pool_that_tries_is_better_than_one_that_is_down() {
+    let mut switch = switch(Failback::After(DELAY), 3);
+    play(
+        &mut switch,
+        &[
+            (1, "AAA", "0"),
+            (2, "dA-", "0 -> 1 unable"),
+            (3, "d--", "1"),
+            (4, "dd-", "1 -> 2 none_able"),
+            (5, "ddh", "2"),
+            (6, "-dh", "2"),
+            (7, "-dd", "2 -> 0 none_able"),
+            (8, "dh-", "0 -> 1 none_able"),
+            (9, "ddd", "1 -> 0 none_able"),
+        ],
+    );
+}
+
+#[test]
 fn a_reload_keeps_what_stays() {
     let mut old = switch(Failback::After(DELAY), 2);
     play(&mut old, &[(1, "-A", "0 -> 1 start"), (20, "AA", "1")]);
@@ -211,8 +231,9 @@ fn naive(history: &[Vec<Report>], failback: Failback, wait: usize) -> Vec<usize>
         } else if let Some(first) = ranks.clone().find(able) {
             (present, started, none_able) = (first, true, false);
         } else {
-            let healthy = ranks.clone().find(|rank| history[now][*rank].someone_healthy);
-            (present, started, none_able) = (healthy.unwrap_or(0), false, true);
+            let first = |resort| ranks.clone().find(|rank| history[now][*rank].resort == resort);
+            let best = first(Resort::Healthy).or_else(|| first(Resort::Tries));
+            (present, started, none_able) = (best.unwrap_or(0), false, true);
         }
         all.push(present);
     }
@@ -220,7 +241,7 @@ fn naive(history: &[Vec<Report>], failback: Failback, wait: usize) -> Vec<usize>
 }
 
 fn history() -> impl Strategy<Value = Vec<Vec<Report>>> {
-    let letter = prop::sample::select(vec!['A', 'A', 'A', '?', 'h', '-']);
+    let letter = prop::sample::select(vec!['A', 'A', 'A', '?', 'h', '-', 'd']);
     let step = (1_usize..30, prop::collection::vec(letter, 3));
     prop::collection::vec(step, 1..40).prop_map(|steps| {
         let lasting = |(for_ms, letters): (usize, Vec<char>)| {
