@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::config::{Composite, Publish};
+use crate::pool::Pool;
 use crate::telemetry::metrics::RouteCounts;
 
 /// One place at which a composite is published.
@@ -17,6 +18,15 @@ pub struct Door {
     /// to no pool.
     pub counts: Arc<RouteCounts>,
     publish: Publish,
+    /// Those beneath the composite that are probed more rarely while nobody uses them.
+    dozing: Box<[Arc<Pool>]>,
+}
+
+impl Door {
+    /// A request asks here: the verdicts that the answer goes by must not grow old.
+    pub fn mark_use(&self) {
+        self.dozing.iter().for_each(|pool| pool.usage().mark());
+    }
 }
 
 /// All of one generation.
@@ -28,8 +38,9 @@ pub struct Doors {
 }
 
 impl Doors {
-    /// Of these composites; a door that was there keeps its counts.
-    pub fn next(old: Option<&Doors>, composites: &[Composite]) -> Doors {
+    /// Of these composites, `dozing` being the pools beneath each that are probed more rarely while nobody uses them; a door
+    /// that was there keeps its counts.
+    pub fn next(old: Option<&Doors>, composites: &[Composite], dozing: impl Fn(&str) -> Vec<Arc<Pool>>) -> Doors {
         let before = old.map_or(&[][..], |old| &old.all);
         let mut doors = Doors::default();
         for composite in composites {
@@ -39,8 +50,9 @@ impl Doors {
             let new = || Arc::new(RouteCounts::new(name.as_str().into(), "".into()));
             let counts = was.map_or_else(new, |was| was.counts.clone());
             doors.by_path.entry(publish.path.clone()).or_default().push(doors.all.len());
+            let dozing = dozing(&composite.name).into();
             let (composite, publish) = (composite.name.clone(), publish.clone());
-            doors.all.push(Arc::new(Door { composite, counts, publish }));
+            doors.all.push(Arc::new(Door { composite, counts, publish, dozing }));
         }
         for places in doors.by_path.values_mut() {
             places.sort_by_key(|place| std::cmp::Reverse(doors.all[*place].publish.host.rank()));
@@ -76,6 +88,10 @@ mod tests {
         Composite { name: name.into(), sources: Vec::new(), publish: Some(publish) }
     }
 
+    fn next(old: Option<&Doors>, composites: &[Composite]) -> Doors {
+        Doors::next(old, composites, |_| Vec::new())
+    }
+
     #[test]
     fn a_door_is_one_path_and_the_most_exact_host_has_it() {
         let composites = [
@@ -85,7 +101,7 @@ mod tests {
             composite("inside", "/inside", Host::Any, Some("inside")),
             Composite { publish: None, ..composite("silent", "/silent", Host::Any, None) },
         ];
-        let doors = Doors::next(None, &composites);
+        let doors = next(None, &composites);
         let found =
             |listener: &str, host: &str, path: &str| doors.find(listener, host, path).map(|d| d.composite.to_string());
         let rows = [
@@ -109,9 +125,8 @@ mod tests {
 
     #[test]
     fn a_door_that_stays_keeps_its_counts() {
-        let one = Doors::next(None, &[composite("a", "/a", Host::Any, None), composite("b", "/b", Host::Any, None)]);
-        let two =
-            Doors::next(Some(&one), &[composite("a", "/a", Host::Any, None), composite("b", "/c", Host::Any, None)]);
+        let one = next(None, &[composite("a", "/a", Host::Any, None), composite("b", "/b", Host::Any, None)]);
+        let two = next(Some(&one), &[composite("a", "/a", Host::Any, None), composite("b", "/c", Host::Any, None)]);
         let same = |place: usize| Arc::ptr_eq(&one.all()[place].counts, &two.all()[place].counts);
         assert_eq!((same(0), same(1)), (true, false));
     }

@@ -6,6 +6,7 @@
 //!
 //! Not here: the rules (`health`), how a composite is answered for (`proxy`, `admin`).
 
+mod beneath;
 mod door;
 mod tree;
 mod words;
@@ -16,6 +17,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 
+pub use beneath::Beneath;
 pub use door::{Door, Doors};
 pub use tree::{Count, Report, SourceKind, SourceReport};
 

@@ -400,12 +400,11 @@ impl Control {
 
     /// One task for each pool that is probed more rarely while nobody uses it: it has the pool probed when somebody does.
     fn wakers(&self, snapshot: &Snapshot) -> Vec<AbortHandle> {
-        let dozing = |pool: &&Arc<Served>| pool.config.probe.as_ref().is_some_and(|probe| probe.idle.is_some());
         let watch = async |pool: Arc<Pool>, prober: Arc<Prober>| loop {
             pool.usage().woken().await;
             prober.wake(pool.name());
         };
-        let dozing = snapshot.pools.values().filter(dozing).map(|pool| pool.live.clone());
+        let dozing = snapshot.pools.values().filter(|served| served.dozes()).map(|pool| pool.live.clone());
         dozing.map(|pool| tokio::spawn(watch(pool, self.prober.clone())).abort_handle()).collect()
     }
 }

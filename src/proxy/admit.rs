@@ -36,7 +36,11 @@ pub fn admit(ctx: &mut Ctx, request: &RequestHeader, limits: Limits) -> Result<(
     if let Some(door) = snapshot.doors.find(&listener.name, host(request), path) {
         ctx.route = Some(door.counts.clone());
         ctx.door = Some(door.clone());
-        return if published::may_ask(&request.method) { Ok(()) } else { Err(Refusal::OnlyReading) };
+        if !published::may_ask(&request.method) {
+            return Err(Refusal::OnlyReading);
+        }
+        door.mark_use();
+        return Ok(());
     }
     ctx.place = snapshot.routes.find_place(host(request), path).ok_or(Refusal::NoRoute)?;
     let way = snapshot.ways.get(ctx.place).ok_or(Refusal::Internal)?;
@@ -54,8 +58,7 @@ pub(super) fn enter(ctx: &mut Ctx, request: &RequestHeader, way: &Way, rank: usi
     ctx.route = Some(stop.counts.clone());
     ctx.pool = Some(pool.clone());
     pool.live.budget().earn();
-    // Whoever stands by for it is in use too: its verdict must not be old when it is needed.
-    way.stops().iter().for_each(|stop| stop.served.live.usage().mark());
+    way.mark_use();
     ctx.deadline = pool.config.deadline.map(|limit| ctx.connection.began() + limit);
     ctx.hash_key = pool.config.hash_key.as_ref().and_then(|wanted| key::key(wanted, request, ctx.client));
     Ok(())

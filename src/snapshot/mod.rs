@@ -21,7 +21,7 @@ use tokio::sync::futures::Notified;
 pub use found::{Found, Located, Source};
 pub use way::{Stop, Way};
 
-use crate::composite::{Composites, Doors};
+use crate::composite::{Beneath, Composites, Doors};
 use crate::config::{self, Config, authority};
 use crate::failover::Switch;
 use crate::health::{Key, Spec};
@@ -116,6 +116,11 @@ impl Served {
         self.seal == other.seal && self.group_key == other.group_key
     }
 
+    /// Whether it is probed more rarely while nobody uses it.
+    pub fn dozes(&self) -> bool {
+        self.config.probe.as_ref().is_some_and(|probe| probe.idle.is_some())
+    }
+
     /// Its sources say something else: other members, and nothing else is another.
     pub fn readdress(&self, now: Duration, located: &[Located]) {
         // First, so that whoever is picked has a name.
@@ -189,19 +194,25 @@ impl Snapshot {
         });
         let pools: HashMap<String, Arc<Served>> = pools.collect();
         let served = |name: &str| pools.get(name).cloned();
+        let beneath = Beneath::new(&config.composites);
+        let dozing = |composite: &str| {
+            let below = beneath.pools(composite).into_iter().filter_map(|name| pools.get(name));
+            below.filter(|served| served.dozes()).map(|served| served.live.clone()).collect()
+        };
         // After the pools, whose states they go by.
         let before = old.iter().flat_map(|old| old.config.routes.iter().zip(&old.ways));
         let before: HashMap<&str, &Way> = before.map(|(route, way)| (&*route.name, way)).collect();
-        let way = |route: &Route| Way::new(before.get(&*route.name).copied(), now, route, served, audience);
+        let way = |route: &Route| Way::new(before.get(&*route.name).copied(), now, route, served, dozing, audience);
         let ways = config.routes.iter().map(way).collect();
         let gone = old.iter().flat_map(|old| &old.pools).filter(|(name, _)| !pools.contains_key(*name));
         gone.for_each(|(_, served)| served.live.remove());
+        let doors = Doors::next(old.map(|old| &old.doors), &config.composites, dozing);
         Snapshot {
             generation: old.map_or(1, |old| old.generation + 1),
             since: now,
             pools,
             ways,
-            doors: Doors::next(old.map(|old| &old.doors), &config.composites),
+            doors,
             routes: Table::new(config.routes.clone()),
             config,
             succeeded: Notify::new(),

@@ -1,12 +1,13 @@
 //! Where the routes of one generation lead.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::Served;
 use crate::failover::{Place, Standby, Switch};
 use crate::health::failover::Failback;
-use crate::pool::Audience;
+use crate::pool::{Audience, Pool};
 use crate::route::Route;
 use crate::telemetry::metrics::RouteCounts;
 
@@ -15,6 +16,8 @@ use crate::telemetry::metrics::RouteCounts;
 pub struct Way {
     stops: Box<[Stop]>,
     switch: Option<Arc<Switch>>,
+    /// Whoever it goes by, each once.
+    in_use: Box<[Arc<Pool>]>,
 }
 
 /// One of the pools that a route leads to.
@@ -51,18 +54,26 @@ impl Way {
         self.stops.iter().enumerate().filter(move |(rank, _)| is_first(*rank)).map(|(_, stop)| &stop.counts)
     }
 
+    /// A request comes. Whoever stands by for its pool is in use too, and so is whoever says which of them serves: no verdict
+    /// of theirs must be old when it is needed.
+    pub fn mark_use(&self) {
+        self.in_use.iter().for_each(|pool| pool.usage().mark());
+    }
+
     /// Who chooses; `None` where there is one pool.
     pub fn switch(&self) -> Option<&Arc<Switch>> {
         self.switch.as_ref()
     }
 
     /// Where `route` leads among the pools that `served` finds. It goes on from `before`, its way in the
-    /// generation before, which decides no more.
+    /// generation before, which decides no more; `dozing` are the pools beneath a composite that are probed more rarely
+    /// while nobody uses them.
     pub(super) fn new(
         before: Option<&Way>,
         now: Duration,
         route: &Route,
         served: impl Fn(&str) -> Option<Arc<Served>>,
+        dozing: impl Fn(&str) -> Vec<Arc<Pool>>,
         audience: &Audience,
     ) -> Way {
         let mut stops: Vec<Stop> = Vec::with_capacity(route.pools.len());
@@ -85,8 +96,15 @@ impl Way {
             let before = before.and_then(|before| before.switch.as_deref());
             Arc::new(Switch::new(before, now, route.name.clone(), failback, places, audience.events.clone()))
         });
-        Way { stops: stops.into(), switch }
+        let beneath = route.pools.iter().filter_map(|rank| rank.when.as_deref()).flat_map(dozing);
+        let in_use = once_each(stops.iter().map(|stop| stop.served.live.clone()).chain(beneath));
+        Way { stops: stops.into(), switch, in_use }
     }
+}
+
+fn once_each(pools: impl Iterator<Item = Arc<Pool>>) -> Box<[Arc<Pool>]> {
+    let mut seen = HashSet::new();
+    pools.filter(|pool| seen.insert(pool.name().clone())).collect()
 }
 
 #[cfg(test)]

@@ -205,6 +205,30 @@ fn pool_that_stands_by_for_requests_is_as_much_in_use_as_the_one_that_serves() {
     assert_eq!(spare.traffic_count(), 0);
 }
 
+/// By their verdicts it is decided where the request goes, or what it is told.
+#[test]
+fn pools_beneath_a_composite_are_in_use_where_a_route_goes_by_it_and_where_it_is_asked_for() {
+    let probe = "path: /healthz, interval: 200ms, timeout: 200ms, idle: { after: 1s, interval: 24h }";
+    let rows = [("{ pools: [{ pool: web, when: region }, spare] }", "/"), ("{ pool: web }", "/region-health")];
+    for (route, asked) in rows {
+        let [web, spare, api] = [Origin::start(), Origin::start(), Origin::start()];
+        let pools =
+            [("web", &web), ("spare", &spare), ("api", &api)].map(|(name, o)| pool(name, &o.to_string(), probe));
+        let composites =
+            "  inner: { sources: [api] }\n  region: { sources: [web, inner], publish: { path: /region-health } }\n";
+        let proxy = Proxy::start(&format!("pools:\n{}composites:\n{composites}routes: [{route}]\n", pools.concat()));
+        proxy.await_standing_of("web", &web, "healthy");
+        proxy.await_standing_of("api", &api, "healthy");
+        // Two seconds and more of its probes; without these requests there would be no more than one.
+        let before = api.probe_count();
+        eventually("it is probed as ever", || {
+            assert_eq!(proxy.get(asked).status, 200, "{asked}");
+            api.probe_count() > before + 15
+        });
+        assert_eq!(api.traffic_count(), 0, "{asked}");
+    }
+}
+
 /// What pools share is slowed only while none of them has traffic.
 #[test]
 fn pool_with_traffic_keeps_a_shared_probe_at_its_pace() {
