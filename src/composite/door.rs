@@ -2,7 +2,7 @@
 //!
 //! Not here: what the answer is (`proxy`).
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::config::{Composite, Publish};
@@ -14,8 +14,8 @@ use crate::telemetry::metrics::RouteCounts;
 pub struct Door {
     /// Whose.
     pub composite: Arc<str>,
-    /// Of the requests that came by it, older than this generation maybe. It goes by the place, as a route does, and leads
-    /// to no pool.
+    /// Of the requests that came by it, older than this generation maybe. It goes by the place, as a route does, whichever
+    /// composite is there, and leads to no pool. Several listeners may have different composites at one place, which share it.
     pub counts: Arc<RouteCounts>,
     publish: Publish,
     /// Those beneath the composite that are probed more rarely while nobody uses them.
@@ -38,17 +38,16 @@ pub struct Doors {
 }
 
 impl Doors {
-    /// Of these composites, `dozing` being the pools beneath each that are probed more rarely while nobody uses them; a door
+    /// Of these composites, `dozing` being the pools beneath each that are probed more rarely while nobody uses them; a place
     /// that was there keeps its counts.
     pub fn next(old: Option<&Doors>, composites: &[Composite], dozing: impl Fn(&str) -> Vec<Arc<Pool>>) -> Doors {
-        let before = old.map_or(&[][..], |old| &old.all);
+        let before = old.into_iter().flat_map(|old| &old.all).map(|door| &door.counts);
+        let mut counts: HashMap<String, _> = before.map(|counts| (counts.route().to_owned(), counts.clone())).collect();
         let mut doors = Doors::default();
         for composite in composites {
             let Some(publish) = &composite.publish else { continue };
-            let name = publish.place();
-            let was = before.iter().find(|door| door.composite == composite.name && door.counts.route() == name);
-            let new = || Arc::new(RouteCounts::new(name.as_str().into(), "".into()));
-            let counts = was.map_or_else(new, |was| was.counts.clone());
+            let new = || Arc::new(RouteCounts::new(publish.place().into(), "".into()));
+            let counts = counts.entry(publish.place()).or_insert_with(new).clone();
             doors.by_path.entry(publish.path.clone()).or_default().push(doors.all.len());
             let dozing = dozing(&composite.name).into();
             let (composite, publish) = (composite.name.clone(), publish.clone());
@@ -72,9 +71,10 @@ impl Doors {
         self.by_path.get(path)?.iter().map(|place| &self.all[*place]).find(fits)
     }
 
-    /// In no order.
-    pub fn all(&self) -> &[Arc<Door>] {
-        &self.all
+    /// What is counted of them, by place: each once, however many composites are there.
+    pub fn counts(&self) -> impl Iterator<Item = &Arc<RouteCounts>> {
+        let mut seen = HashSet::new();
+        self.all.iter().map(|door| &door.counts).filter(move |counts| seen.insert(counts.route()))
     }
 }
 
@@ -124,10 +124,15 @@ mod tests {
     }
 
     #[test]
-    fn a_door_that_stays_keeps_its_counts() {
+    fn a_place_keeps_its_counts_whichever_composite_is_there_and_has_them_once() {
         let one = next(None, &[composite("a", "/a", Host::Any, None), composite("b", "/b", Host::Any, None)]);
         let two = next(Some(&one), &[composite("a", "/a", Host::Any, None), composite("b", "/c", Host::Any, None)]);
-        let same = |place: usize| Arc::ptr_eq(&one.all()[place].counts, &two.all()[place].counts);
+        let same = |place: usize| Arc::ptr_eq(&one.all[place].counts, &two.all[place].counts);
         assert_eq!((same(0), same(1)), (true, false));
+        // Another composite at the place, by another listener: its requests add up with those before it.
+        let shared = [composite("c", "/a", Host::Any, Some("main")), composite("a", "/a", Host::Any, Some("two"))];
+        let three = next(Some(&two), &shared);
+        assert!(three.all.iter().all(|door| Arc::ptr_eq(&door.counts, &one.all[0].counts)));
+        assert_eq!(three.counts().map(|counts| counts.route()).collect::<Vec<_>>(), ["/a"]);
     }
 }

@@ -152,6 +152,34 @@ fn composites_of_composites_follow_and_are_published_by_listener_and_host() {
     assert_eq!(states, expected);
 }
 
+/// A page with a series twice is refused whole by whoever scrapes it.
+#[test]
+fn requests_for_a_published_place_add_up_whichever_composites_are_there() {
+    let (web, api) = (origins(1), origins(1));
+    let pools = [pool("web", &web, ""), pool("api", &api, "")].concat();
+    let listeners = r#"listeners: [{ address: "127.0.0.1:0", name: one }, { address: "127.0.0.1:0", name: two }]"#;
+    let config = |[first, second]: [&str; 2]| {
+        let at = |listener: &str| format!("publish: {{ path: {PLACE}, listener: {listener} }}");
+        let front = format!("  front: {{ sources: [web], {} }}\n", at(first));
+        let back = format!("  back: {{ sources: [api], {} }}\n", at(second));
+        format!("{listeners}\npools:\n{pools}composites:\n{front}{back}routes: [{{ pool: web }}]\n")
+    };
+    let proxy = Proxy::start(&config(["one", "two"]));
+    let counted = |listener: &str| {
+        let start = format!("requests_total{{listener=\"{listener}\",route=\"{PLACE}\"");
+        Scrape::of(&proxy).beginning(&start).values().sum::<f64>()
+    };
+    for (asked, order) in [["one", "two"], ["two", "one"], ["one", "two"]].into_iter().enumerate() {
+        proxy.reload(&config(order));
+        for (listener, name) in order.into_iter().zip(["front", "back"]) {
+            let reply = client::request(proxy.listener(listener), "GET", PLACE, &[], "");
+            assert_eq!(reply.json()["name"], name, "by {listener}");
+            let expected = (asked + 1) as f64;
+            eventually("it is counted with those before", || counted(listener) == expected);
+        }
+    }
+}
+
 #[test]
 fn every_change_is_told_once_however_it_flaps() {
     let (web, api) = (origins(2), origins(1));

@@ -13,8 +13,7 @@ pub fn requests(page: &mut Page, snapshot: &Snapshot) {
     page.family(&metrics::REQUESTS, |series| {
         for listener in listeners() {
             add(series, [listener.name(), "", ""], &listener.unrouted);
-            let doors = snapshot.doors.all().iter().map(|door| &door.counts);
-            for route in snapshot.ways.iter().flat_map(Way::counts).chain(doors) {
+            for route in snapshot.ways.iter().flat_map(Way::counts).chain(snapshot.doors.counts()) {
                 if let Some(codes) = route.of(&listener) {
                     add(series, [listener.name(), route.route(), route.pool()], codes);
                 }
