@@ -15,6 +15,7 @@ mod grpc;
 mod http;
 mod mask;
 mod needle;
+mod places;
 mod posts;
 mod prober;
 mod proof;

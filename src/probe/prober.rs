@@ -110,7 +110,7 @@ impl Prober {
         self.posts().by_question.iter().map(|(question, post)| post.listed(question)).collect()
     }
 
-    /// Another limit on probes in flight; those that are stay in flight.
+    /// Another limit on probes in flight; those that are stay in flight, and count.
     pub fn set_places(&self, places: usize) {
         self.desk.set_places(places);
     }

@@ -6,16 +6,17 @@
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{Notify, Semaphore, watch};
 use tokio::time::Instant;
 
 use super::ceiling::Lane;
 use super::gate::{Claim, Gate};
+use super::places::{Place, Places};
 use super::schedule::{Ask, Last, Tempo, Timetable};
 use super::target::MemberOf;
 use super::{Counters, Idle, Kept, Taping, Target, Tracks};
@@ -31,7 +32,7 @@ const LATE: Duration = Duration::from_millis(250);
 
 /// What the tasks share.
 pub(super) struct Desk {
-    places: Mutex<Arc<Semaphore>>,
+    places: Arc<Places>,
     first_round: Semaphore,
     gate: Arc<Gate>,
     is_taping: AtomicBool,
@@ -42,7 +43,7 @@ impl Desk {
     /// A desk with so many places.
     pub(super) fn new(places: usize) -> Desk {
         Desk {
-            places: Mutex::new(semaphore(places)),
+            places: Places::new(places),
             first_round: Semaphore::new(FIRST_ROUND),
             gate: Arc::default(),
             is_taping: AtomicBool::new(false),
@@ -59,9 +60,9 @@ impl Desk {
         &self.gate
     }
 
-    /// So many places from now on. Who has one of the old keeps it, and who waits for one gets it as they are given back.
+    /// So many places from now on. Who has one keeps it, and counts.
     pub(super) fn set_places(&self, places: usize) {
-        *self.places.lock().unwrap_or_else(PoisonError::into_inner) = semaphore(places);
+        self.places.set(places);
     }
 
     /// Whether probes leave tracks from now on.
@@ -69,18 +70,13 @@ impl Desk {
         self.is_taping.store(taping == Taping::On, Relaxed);
     }
 
-    async fn place(&self) -> Option<OwnedSemaphorePermit> {
-        let places = self.places.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if let Ok(place) = places.clone().try_acquire_owned() {
+    async fn place(&self) -> Option<Place> {
+        if let Some(place) = self.places.try_take() {
             return Some(place);
         }
         self.counters.late.fetch_add(1, Relaxed);
-        places.acquire_owned().await.ok()
+        self.places.take().await
     }
-}
-
-fn semaphore(places: usize) -> Arc<Semaphore> {
-    Arc::new(Semaphore::new(places.clamp(1, Semaphore::MAX_PERMITS)))
 }
 
 /// What a task does, for those who look.

@@ -44,6 +44,23 @@ fn more_places_are_there_at_once() {
     assert_eq!(scene.count(|c| &c.late), 0);
 }
 
+/// Each reload handed out as many places as there are, beside those that were taken.
+#[test]
+fn the_same_number_of_places_again_is_no_new_place() {
+    let scene = Scene::new(1);
+    let mut silent = scene.origin(vec![Step::Read, Step::Hang]);
+    let healthy = scene.healthy();
+    let held = scene.target(1, 7, silent.address, NEVER);
+    scene.prober.follow(vec![held.clone()]);
+    scene.runtime.block_on(silent.request());
+    scene.prober.set_places(1);
+    scene.prober.follow(vec![held, scene.target(2, 7, healthy.address, NEVER)]);
+    scene.until("it waits", || scene.count(|c| &c.late) == 1);
+    assert_eq!(scene.count(|c| &c.started), 1);
+    scene.prober.follow(vec![scene.target(2, 7, healthy.address, NEVER)]);
+    assert_eq!(scene.report().0, MemberId(2));
+}
+
 #[test]
 fn the_first_round_is_bounded_and_everyone_gets_his_turn() {
     let scene = Scene::new(10_000);
