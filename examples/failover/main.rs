@@ -37,8 +37,8 @@ struct Args {
     /// The folder with region.yaml and edge.yaml
     #[arg(long)]
     files: PathBuf,
-    /// Tell the story, and end after so many seconds
-    #[arg(long, value_name = "N")]
+    /// Tell the story, and end after so many seconds: at least 30, or there is no time to go back
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(30..))]
     seconds: Option<u64>,
 }
 
@@ -287,8 +287,8 @@ async fn follow_orders(one: &Region, two: &Region) {
     while let Some(line) = lines.recv().await {
         let words: Vec<&str> = line.split_whitespace().collect();
         let (order, region, which) = match words.as_slice() {
-            [order, region] => (*order, *region, None),
-            [order, region, origin] => (*order, *region, origin.parse::<usize>().ok()),
+            [order, region @ ("one" | "two")] => (*order, *region, None),
+            [order, region @ ("one" | "two"), origin] => (*order, *region, Some(origin.parse().unwrap_or(0))),
             _ => ("", "", None),
         };
         let mood = match order {
@@ -301,6 +301,10 @@ async fn follow_orders(one: &Region, two: &Region) {
         };
         let region = if region == "two" { two } else { one };
         let meant = |at: usize| which.is_none_or(|which| which == at + 1);
+        if !(0..region.origins.len()).any(meant) {
+            say(&format!("---- a region has the origins 1 to {}", region.origins.len()));
+            continue;
+        }
         region.origins.iter().enumerate().filter(|(at, _)| meant(*at)).for_each(|(_, origin)| origin.turn(mood));
         say(&format!("---- {line}"));
     }

@@ -259,7 +259,7 @@ fn a_pool_that_fails_when_nobody_is_healthy_says_that_it_is_down() {
         stage.fail(1),
         [
             "warn member: member 10.0.0.1:80 of web is unhealthy: 503, expected 200-299; ejected, nobody is left",
-            "warn pool: pool web is down: nobody may serve, requests are answered 503",
+            "warn pool: pool web is down: nobody may serve, requests that come to it are answered 503",
         ]
     );
     assert_eq!(

@@ -286,7 +286,7 @@ impl Step<'_> {
         event.message = match to {
             Mode::Down => {
                 event.level = Severity::Warn;
-                format!("pool {pool} is down: nobody may serve, requests are answered 503")
+                format!("pool {pool} is down: nobody may serve, requests that come to it are answered 503")
             }
             Mode::Waiting => format!("pool {pool}: requests wait for a first verdict"),
             // The tier that serves is the same; a better one has come that cannot.
