@@ -6,6 +6,7 @@
 
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use pingora::http::RequestHeader;
@@ -13,6 +14,7 @@ use pingora::http::RequestHeader;
 use super::admit;
 use super::ctx::Ctx;
 use super::refusal::Refusal;
+use crate::clock;
 use crate::pool::Pool;
 use crate::snapshot::{Snapshot, Way};
 
@@ -97,7 +99,46 @@ pub fn follow(ctx: &mut Ctx, request: &RequestHeader, present: Arc<Snapshot>) ->
     if trail.leads(way) || ctx.is_over() {
         return Ok(false);
     }
+    let before = ctx.deadline;
     admit::enter(ctx, request, way, way.rank())?;
+    let limit = ctx.pool.as_ref().and_then(|pool| pool.config.deadline);
+    ctx.deadline = limit.map(|limit| deadline(ctx.connection.began(), clock::monotonic(), before, limit));
     (ctx.place, ctx.snapshot) = (place, Some(present));
     Ok(true)
+}
+
+/// By when a request must be over that comes `now` to a pool with this `limit`, and had to be by `before` where it was.
+///
+/// The limit counts from now: what was waited for elsewhere is none of this pool's doing, and no attempt is made that has
+/// no time. In all it is no longer than the longer of both limits, so that a promise that both make is kept.
+fn deadline(began: Duration, now: Duration, before: Option<Duration>, limit: Duration) -> Duration {
+    let from_now = now + limit;
+    before.map_or(from_now, |before| from_now.min(before.max(began + limit)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn s(s: u64) -> Duration {
+        Duration::from_secs(s)
+    }
+
+    #[test]
+    fn a_request_that_comes_late_has_the_pools_own_time_and_never_more_than_both_allow() {
+        for (now, before, limit, expected) in [
+            // The pool before had no limit, or a far one.
+            (103, None, 1, 104),
+            (103, Some(108), 1, 104),
+            (107, Some(108), 5, 108),
+            // Both promise the same.
+            (104, Some(105), 5, 105),
+            // This one allows for more.
+            (101, Some(102), 10, 110),
+        ] {
+            let by = deadline(s(100), s(now), before.map(s), s(limit));
+            assert_eq!(by, s(expected), "at {now}, {before:?} before, with {limit}");
+            assert!(by > s(now));
+        }
+    }
 }

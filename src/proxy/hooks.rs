@@ -349,6 +349,8 @@ async fn pick(proxy: &Proxy, session: &mut Session, ctx: &mut Ctx) -> Result<Pic
                 }
                 match waited {
                     Waited::Picked(picked) => picked,
+                    // Nobody would wait for an answer.
+                    Waited::Moved(waited) if ctx.is_over() => Err(pick::Nobody { refusal: Refusal::Deadline, waited }),
                     Waited::Moved(waited) => {
                         before += waited;
                         continue;

@@ -321,6 +321,31 @@ fn a_request_in_a_queue_follows_its_route_over_a_reload() {
     assert_eq!(held.reply().status, 200);
 }
 
+/// What it has waited for in one pool does not count against the other one's deadline: that has time to answer.
+#[test]
+fn a_request_that_has_waited_for_longer_than_its_next_pools_deadline_is_served_there() {
+    const DEADLINE: Duration = Duration::from_secs(2);
+    let (a, b, gate) = (Origin::start(), Origin::start(), Gate::new());
+    a.when(When::path("/held"), Answer::status(200).held_by(&gate));
+    let room = "    max_in_flight: 1\n    queue: { size: 9, timeout: 60s }\n";
+    let text = config_with(&[&a], room, &[&b], "failback_delay: 1h");
+    let proxy = Proxy::start(&text.replace("  web-us:\n", "  web-us:\n    deadline: 2s\n"));
+    await_both_able(&proxy);
+    let (mut held, mut waits) = (proxy.connect(), proxy.connect());
+    held.send("GET /held HTTP/1.1\r\nHost: a\r\n\r\n");
+    eventually("it is with a member", || gate.waiting() == 1);
+    waits.send("GET /waits HTTP/1.1\r\nHost: a\r\n\r\n");
+    await_queue(&proxy, 1);
+    let began = now();
+    eventually("it has waited for longer", || now() - began > DEADLINE);
+    ill(&a);
+    assert_eq!(waits.reply().status, 200);
+    let line = proxy.access("/waits");
+    assert_eq!((line.text("pool"), line.attempts().len()), ("web-us", 1));
+    gate.open();
+    held.reply();
+}
+
 /// Its pool is none of the route's any more, and what comes now goes elsewhere; so does what waits.
 #[test]
 fn a_request_in_a_queue_leaves_a_pool_that_a_reload_takes_from_its_route() {
