@@ -66,6 +66,18 @@ impl Host {
         }
     }
 
+    /// Whether every host of `other` is one of these too.
+    pub fn covers(&self, other: &Host) -> bool {
+        match (self, other) {
+            (Host::Any, _) => true,
+            (_, Host::Any) => false,
+            (Host::Exact(_), Host::Wildcard(_)) => false,
+            (_, Host::Exact(name)) => self.takes(name),
+            // What ends in the longer suffix ends in the shorter.
+            (Host::Wildcard(suffix), Host::Wildcard(longer)) => normal(suffix) == normal(longer) || self.takes(longer),
+        }
+    }
+
     /// Which of those that take a host is asked first: the one of the greatest rank.
     pub fn rank(&self) -> usize {
         match self {
@@ -319,6 +331,30 @@ mod tests {
         let table = table(&["[::1]/", "Straße.Example/a"]);
         assert_eq!(found(&table, "[::1]:9000", "/"), "[::1]/");
         assert_eq!(found(&table, "straße.example.:1", "/a/b"), "Straße.Example/a");
+    }
+
+    #[test]
+    fn hosts_cover_others_that_are_all_among_them() {
+        let exact = |host: &str| Host::Exact(host.to_owned());
+        let wild = |suffix: &str| Host::Wildcard(suffix.to_owned());
+        let rows = [
+            (Host::Any, Host::Any, true),
+            (Host::Any, wild("test"), true),
+            (wild("test"), Host::Any, false),
+            (exact("a.test"), Host::Any, false),
+            (exact("a.test"), exact("a.test"), true),
+            (exact("a.test"), exact("b.test"), false),
+            (exact("a.test"), wild("a.test"), false),
+            (wild("test"), exact("a.test"), true),
+            (wild("a.test"), exact("a.test"), false),
+            (wild("test"), wild("test"), true),
+            (wild("test"), wild("a.test"), true),
+            (wild("a.test"), wild("test"), false),
+            (wild("a.test"), wild("ba.test"), false),
+        ];
+        for (these, others, expected) in rows {
+            assert_eq!(these.covers(&others), expected, "{these:?} {others:?}");
+        }
     }
 
     #[test]

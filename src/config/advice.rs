@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::access_log::Sample;
 use super::cost::PLANNED;
-use super::domain::{Capacity, Composite, Config, Member, Pool, Probe, ProbeKind};
+use super::domain::{Capacity, Config, Listener, Member, Pool, Probe, ProbeKind, Publish};
 use super::file::{File, PoolKeys};
 use super::member::places;
 use super::places::At;
@@ -18,7 +18,6 @@ use super::proof::Secret;
 use super::spelling::{Spelled, shown, spell_duration, spell_range};
 use crate::balance::Policy;
 use crate::health::{Admin, Initial, Judge};
-use crate::route::Host;
 
 /// Other members of a tier that the relative gate needs to compare with (health.md §5).
 const RATIO_NEEDS: usize = 3;
@@ -37,7 +36,7 @@ pub(super) fn advise(config: &Config, file: &File, at: At<'_>, problems: &mut Pr
         if !used.contains(name.as_str()) {
             problems.warn(at, format!("no route uses pool \"{name}\""));
         }
-        members(pool, at, problems);
+        members(pool, config, at, problems);
         cap(pool, at, problems);
         tiers(pool, keys, at, problems);
         aggregate(pool, at, problems);
@@ -102,10 +101,12 @@ fn coarse(time: Duration) -> String {
     spell_duration(Duration::from_millis(steps * u64::from(step as u32)))
 }
 
-fn members(pool: &Pool, at: At<'_>, problems: &mut Problems) {
+fn members(pool: &Pool, config: &Config, at: At<'_>, problems: &mut Problems) {
     if !pool.members.iter().any(takes_traffic) && !pool.is_discovered() {
-        let message =
-            format!("pool \"{}\": no member is enabled with a weight over 0, so every request gets 503", pool.name);
+        let mut routes = config.routes.iter();
+        let alone = routes.any(|route| route.pools.iter().all(|rank| *rank.pool == *pool.name));
+        let so = if alone { "every request gets 503" } else { "it serves no request" };
+        let message = format!("pool \"{}\": no member is enabled with a weight over 0, so {so}", pool.name);
         problems.warn(at.key("members"), message);
     }
 }
@@ -144,8 +145,13 @@ fn aggregate(pool: &Pool, at: At<'_>, problems: &mut Problems) {
     let Some(aggregate) = pool.rules.aggregate.filter(|_| !pool.is_discovered() && !has_names(pool)) else { return };
     let enabled = pool.members.iter().filter(|m| takes_traffic(m)).count();
     if aggregate.min_healthy as usize > enabled {
+        let enabled = match enabled {
+            0 => "none of its members is enabled".to_owned(),
+            1 => "1 of its members is enabled".to_owned(),
+            many => format!("{many} of its members are enabled"),
+        };
         let message = format!(
-            "pool \"{}\": it is never healthy as a whole: `min_healthy` is {}, and {enabled} of its members are enabled",
+            "pool \"{}\": it is never healthy as a whole: `min_healthy` is {}, and {enabled}",
             pool.name, aggregate.min_healthy
         );
         problems.warn(at.key("aggregate").key("min_healthy"), message);
@@ -416,18 +422,22 @@ fn failover(config: &Config, at: At<'_>, problems: &mut Problems) {
 /// What is published comes before every route.
 fn published(config: &Config, at: At<'_>, problems: &mut Problems) {
     for (index, route) in config.routes.iter().enumerate() {
-        let is_there = |composite: &&Composite| {
-            composite.publish.as_ref().is_some_and(|publish| {
-                publish.path == route.path && (publish.host == Host::Any || publish.host == route.host)
-            })
+        let published = config.composites.iter().filter_map(|c| Some((&*c.name, c.publish.as_ref()?)));
+        let is_there = |publish: &Publish| publish.path == route.path && publish.host.covers(&route.host);
+        let there: Vec<(&str, &Publish)> = published.filter(|(_, publish)| is_there(publish)).collect();
+        // A route is for every listener: by one without them it has the path as well.
+        let by = |listener: &Listener| {
+            let is_by = |publish: &Publish| publish.listener.as_ref().is_none_or(|name| *name == listener.name);
+            there.iter().find(|(_, publish)| is_by(publish)).map(|(name, _)| *name)
         };
-        if let Some(composite) = config.composites.iter().find(is_there) {
-            let message = format!(
-                "`{}` itself is where composite \"{}\" is published: this route has only what lies under it",
-                route.path, composite.name
-            );
-            problems.warn(at.key("routes").item(index).key("path"), message);
-        }
+        let Some(names) = config.listeners.iter().map(by).collect::<Option<BTreeSet<&str>>>() else { continue };
+        let names: Vec<String> = names.into_iter().map(|name| format!("\"{name}\"")).collect();
+        let published = match names.as_slice() {
+            [name] => format!("composite {name} is published"),
+            names => format!("composites {} are published", names.join(" and ")),
+        };
+        let message = format!("`{}` itself is where {published}: this route has only what lies under it", route.path);
+        problems.warn(at.key("routes").item(index).key("path"), message);
     }
 }
 
