@@ -193,6 +193,7 @@ mod tests {
         let rows = [
             (GOOD.to_owned(), "a.yaml: ok, 1 pool, 2 members, 0.4 probes/s (0.2 a member)"),
             (unprobed, "a.yaml: 1 warning, 1 pool, 2 members, 0.4 probes/s (0.2 a member)"),
+            (GOOD.replace("probe: { path: / }", "probe: off"), "a.yaml: 1 warning, 1 pool, 2 members, 0.0 probes/s"),
             (
                 GOOD.replace("\"a:80\"", "{ srv: _a._tcp.b }"),
                 "a.yaml: ok, 1 pool, 1 member and 1 source, 0.2 probes/s (0.2 a member)",

@@ -97,7 +97,9 @@ impl Config {
             // Counted before they are divided: in whatever order they come the sum is the same.
             let mut intervals: BTreeMap<Duration, usize> = BTreeMap::new();
             asked.values().for_each(|one| *intervals.entry(of(one)).or_default() += 1);
-            intervals.iter().map(|(interval, count)| *count as f64 / interval.as_secs_f64()).sum::<f64>()
+            let rates = intervals.iter().map(|(interval, count)| *count as f64 / interval.as_secs_f64());
+            // The sum of no numbers is -0.0, which is shown as such.
+            rates.fold(0.0, |sum, rate| sum + rate)
         };
         let probes_per_second = rate(|one| one.interval);
         Cost {
