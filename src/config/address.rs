@@ -169,13 +169,13 @@ pub(super) fn host_field(text: &str) -> Result<String, String> {
     }
 }
 
-/// The hosts of a route.
+/// The hosts of a route, or of a place where a composite is published.
 impl Spelling for route::Host {
     const EXPECTED: &'static str = "a host such as `shop.example.com` or `*.example.com`";
 
     fn read(text: &str) -> Result<route::Host, String> {
         if text == "*" {
-            return Err("`*` is not needed; a route without `host` serves every host".to_owned());
+            return Err("`*` is not needed; without `host` every host is meant".to_owned());
         }
         if text.contains("://") || text.contains('/') {
             return Err(format!("`{}` is not a host; write the name alone, and `path` for a path", shown(text)));
@@ -197,7 +197,7 @@ impl Spelling for route::Host {
             && !name.contains(':')
             && port.bytes().all(|b| b.is_ascii_digit())
         {
-            return Err(format!("a route's host has no port; write `{}`", shown(name)));
+            return Err(format!("a host has no port here; write `{}`", shown(name)));
         }
         if let Some(inner) = text.strip_prefix('[').and_then(|t| t.strip_suffix(']')) {
             return host_name(inner).map(|name| route::Host::Exact(format!("[{name}]")));

@@ -152,20 +152,14 @@ fn route_path(path: &str) -> Result<String, String> {
     if path.starts_with(['~', '^']) {
         return Err(format!("`{text}`: regular expressions are not supported; write a prefix such as `/api`"));
     }
-    if !path.starts_with('/') {
-        return Err(format!("`{text}` does not begin with `/`; write `/{text}`"));
-    }
     if path.contains(['?', '#']) {
         return Err(format!("`{text}`: a route looks at the path alone, without `?` and `#`"));
     }
     if let Some(prefix) = path.strip_suffix('*') {
-        let prefix = match prefix.trim_end_matches(['/', '*']) {
-            "" => "/".to_owned(),
-            prefix => shown(prefix),
-        };
-        return Err(format!("`{text}`: a path is a prefix already; write `{prefix}`"));
+        let prefix = shown(prefix.trim_end_matches(['/', '*']).trim_start_matches('/'));
+        return Err(format!("`{text}`: a path is a prefix already; write `/{prefix}`"));
     }
-    sendable(path)
+    rooted(sendable(path)?)
 }
 
 /// The path of one thing: `/health` is that and not `/health/x`.
@@ -174,13 +168,18 @@ pub(super) fn exact_path(path: &str) -> Result<String, String> {
     if path.is_empty() {
         return Err("the path is empty; write one such as `/.well-known/region-health`".to_owned());
     }
-    if !path.starts_with('/') {
-        return Err(format!("`{text}` does not begin with `/`; write `/{text}`"));
-    }
     if path.contains(['?', '#', '*']) {
         return Err(format!("`{text}`: it is one path, without `?`, `#` and `*`"));
     }
-    sendable(path)
+    rooted(sendable(path)?)
+}
+
+/// Last, so that what is to be written instead is taken.
+fn rooted(path: String) -> Result<String, String> {
+    if path.starts_with('/') {
+        return Ok(path);
+    }
+    Err(format!("`{0}` does not begin with `/`; write `/{0}`", shown(&path)))
 }
 
 fn sendable(path: &str) -> Result<String, String> {
