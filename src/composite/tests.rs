@@ -161,7 +161,7 @@ fn a_reload_keeps_what_is_known_and_looks_at_other_sources_at_once() {
     assert_eq!(
         stage.told(),
         [
-            "composite region is HEALTHY, was UNHEALTHY: all 1 sources are healthy",
+            "composite region is HEALTHY, was UNHEALTHY: its source is healthy",
             "composite new is UNHEALTHY, is new: api UNHEALTHY (2 of 4 members healthy)",
         ]
     );

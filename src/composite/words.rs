@@ -11,7 +11,8 @@ const NAMED: usize = 10;
 pub fn event(change: &Change) -> Event {
     let Change { kind, name, from, to, count, unfit } = change;
     let detail = match kind {
-        SourceKind::Pool => of_members(*count),
+        SourceKind::Pool => of_all(*count, "member"),
+        SourceKind::Composite if unfit.is_empty() && count.total == 1 => "its source is healthy".to_owned(),
         SourceKind::Composite if unfit.is_empty() => format!("all {} sources are healthy", count.total),
         SourceKind::Composite => of_sources(unfit),
     };
@@ -47,21 +48,17 @@ fn level(from: Option<State>, to: State) -> Severity {
     }
 }
 
-fn of_members(count: Count) -> String {
+fn of_all(count: Count, what: &str) -> String {
     let Count { healthy, unknown, total } = count;
+    let several = if total == 1 { "" } else { "s" };
     let unknown = if unknown > 0 { format!(", {unknown} unknown") } else { String::new() };
-    format!("{healthy} of {total} members healthy{unknown}")
+    format!("{healthy} of {total} {what}{several} healthy{unknown}")
 }
 
 /// `api UNHEALTHY (1 of 4 members healthy), west UNKNOWN (0 of 2 sources healthy, 1 unknown)`.
 fn of_sources(unfit: &[SourceReport]) -> String {
     let shown = |source: &SourceReport| {
-        let Count { healthy, unknown, total } = source.count;
-        let what = match source.kind {
-            SourceKind::Pool => of_members(source.count),
-            SourceKind::Composite if unknown > 0 => format!("{healthy} of {total} sources healthy, {unknown} unknown"),
-            SourceKind::Composite => format!("{healthy} of {total} sources healthy"),
-        };
+        let what = of_all(source.count, if source.kind == SourceKind::Pool { "member" } else { "source" });
         format!("{} {} ({what})", source.name, source.state.published())
     };
     let shown: Vec<String> = unfit.iter().take(NAMED).map(shown).collect();

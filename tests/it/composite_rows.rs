@@ -152,9 +152,9 @@ fn changes_of_sources_and_composites_are_logged_by_default() {
     break_probe(&web[0]);
     let change = [("kind", "composite"), ("from", "HEALTHY"), ("to", "UNHEALTHY")];
     let source = proxy.await_event(mark, &[&change[..], &[("pool", "web")]].concat());
-    assert_eq!(source.text("detail"), "0 of 1 members healthy");
+    assert_eq!(source.text("detail"), "0 of 1 member healthy");
     let composite = proxy.await_event(mark, &[&change[..], &[("composite", "region")]].concat());
-    assert_eq!(composite.text("detail"), "web UNHEALTHY (0 of 1 members healthy)");
+    assert_eq!(composite.text("detail"), "web UNHEALTHY (0 of 1 member healthy)");
 }
 
 /// C7: members are believed what they say of themselves: answers to requests make nobody less or more healthy than that.
