@@ -35,6 +35,8 @@ pub struct RemediationView {
     pools: Vec<PoolRemediationView>,
     /// What is under way.
     running: Vec<RunningView>,
+    /// What is decided and waits until fewer are under way, in the order of their turns.
+    queued: Vec<RunningView>,
     /// What is over, newest first; the last 100 since the start.
     finished: Vec<FinishedView>,
 }
@@ -135,7 +137,7 @@ pub struct BegunView {
     pool: String,
     /// Its address.
     member: String,
-    /// `started`: how it ends is told by events and by the list.
+    /// `started`, or `queued` while as many are under way as may be: how it goes on is told by events and by the list.
     decision: &'static str,
     /// The pools whose limits it counts under.
     counts_for: Vec<String>,
@@ -192,7 +194,7 @@ pub async fn replace(
         id: begun.id,
         pool,
         member: live.label().to_string(),
-        decision: "started",
+        decision: if begun.is_queued { "queued" } else { "started" },
         counts_for: texts(begun.counts_for),
         shared_with: texts(begun.shared_with),
     }))
@@ -214,6 +216,7 @@ impl RemediationView {
             global: LimitView::new(ledger, Limit::Global, "", snapshot.config.max_global),
             pools: pools.values().map(|(served, rule)| PoolRemediationView::new(served, rule, &overview)).collect(),
             running: overview.running.iter().map(RunningView::new).collect(),
+            queued: overview.queued.iter().map(RunningView::new).collect(),
             finished: overview.finished.iter().map(|finished| FinishedView::new(finished)).collect(),
         }
     }
@@ -269,7 +272,7 @@ impl PoolRemediationView {
 
 impl RunningView {
     fn new(running: &Running) -> RunningView {
-        let Running { id, who, member, by, since } = running;
+        let Running { id, who, member, by, since, .. } = running;
         RunningView {
             id: id.clone(),
             pool: who.0.to_string(),

@@ -27,6 +27,7 @@ pub struct Args {
 struct Begun {
     id: String,
     member: String,
+    decision: String,
     shared_with: Vec<String>,
 }
 
@@ -38,11 +39,15 @@ pub fn run(args: &Args) -> ExitCode {
         if args.operator.format() == Format::Json {
             return Ok(answer.body);
         }
-        let Begun { id, member, shared_with } = answer.said;
+        let Begun { id, member, decision, shared_with } = answer.said;
         let shared = match shared_with.is_empty() {
             true => String::new(),
             false => format!("; its machine also serves {}", shared_with.join(", ")),
         };
-        Ok(format!("{member} of {} is being replaced ({id}){shared}", args.pool))
+        let how = match &*decision {
+            "queued" => "is to be replaced as soon as fewer are",
+            _ => "is being replaced",
+        };
+        Ok(format!("{member} of {} {how} ({id}){shared}", args.pool))
     })
 }

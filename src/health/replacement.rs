@@ -119,9 +119,39 @@ pub struct Order {
     pub counts_for: Vec<Arc<str>>,
     /// Other probed pools that its machine serves.
     pub shared_with: Vec<Arc<str>>,
+    /// When it was decided.
+    pub decided: Duration,
+    /// It was due; otherwise somebody wants it however it is.
+    is_due: bool,
     /// For who takes it back.
+    entry: Entry,
     before: Vec<(Who, Option<Duration>)>,
     was_unnoted: bool,
+}
+
+/// What speaks against an order that has not begun yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Against {
+    /// The member is not there any more, or not where it was, or not probed.
+    Gone,
+    /// Nobody is replaced in its pool any more.
+    Off,
+    /// It is not due any more.
+    Over,
+    /// It would have to wait if it was decided now.
+    Wait(Wait),
+}
+
+impl Against {
+    /// The word used in logs and API.
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Against::Gone => "gone",
+            Against::Off => "off",
+            Against::Over => "over",
+            Against::Wait(wait) => wait.as_str(),
+        }
+    }
 }
 
 /// A decision that is another one than before.
@@ -226,23 +256,64 @@ impl Ward {
         let is_there = |other: &&Patient| other.machine == patient.machine && other.is_probed;
         let others: Vec<&Patient> = patients.iter().filter(|other| other.who == *who || is_there(other)).collect();
         let answer = self.admit(now, patient, rule, &others, max_global);
-        if let Answer::Start(_) = answer {
-            self.waiting.remove(who);
+        let Answer::Start(order) = answer else { return Some(answer) };
+        self.waiting.remove(who);
+        Some(Answer::Start(Order { is_due: false, ..order }))
+    }
+
+    /// What speaks by now against an order that has not begun; `None`: it is to be carried out.
+    pub fn against(
+        &mut self,
+        now: Duration,
+        wall: Duration,
+        patients: &[Patient],
+        order: &Order,
+        max_global: u32,
+    ) -> Option<Against> {
+        self.ledger.advance(now, wall);
+        let Some(patient) = patients.iter().find(|p| p.who == order.who && p.machine == order.machine) else {
+            return Some(Against::Gone);
+        };
+        let Some(rule) = patient.rule else { return Some(Against::Off) };
+        if order.is_due {
+            let has_passed = patient.unpassed_since > order.since;
+            if has_passed || !is_due(now, order.since, patient, rule) {
+                return Some(Against::Over);
+            }
+            let others = patients.iter().filter(|other| other.machine == order.machine && other.is_probed);
+            let well = others.filter(|other| other.who.0 != order.who.0).find(|other| !other.is_failing);
+            if let Some(other) = well {
+                return Some(Against::Wait(Wait::Shared(other.who.0.clone())));
+            }
         }
-        Some(answer)
+        // It is in the ledger already, and does not stand in its own way.
+        let mut without = self.ledger.clone();
+        without.strike(&order.entry);
+        let limits = |pool: &Arc<str>| patients.iter().filter(|p| p.who.0 == *pool).find_map(|p| p.rule);
+        let counts_for = order.counts_for.iter().filter_map(|pool| Some((pool.clone(), limits(pool)?.limits)));
+        without.full(&counts_for.collect::<Vec<_>>(), max_global).map(|full| Against::Wait(Wait::Full(full)))
     }
 
     /// Takes an order back that could not be noted down; true: it is told for the first time.
     pub fn take_back(&mut self, order: &Order) -> bool {
-        self.ledger.strike();
+        self.give_up(order);
+        self.waiting.insert(order.who.clone(), Wait::Unnoted);
+        !order.was_unnoted
+    }
+
+    /// Nothing came of an order: it does not count, and is no chance given.
+    pub fn give_up(&mut self, order: &Order) {
+        self.ledger.strike(&order.entry);
         for (who, replaced) in order.before.iter().cloned() {
+            // A later order may have been about it.
+            if self.replaced.get(&who) != Some(&order.decided) {
+                continue;
+            }
             match replaced {
                 Some(at) => drop(self.replaced.insert(who, at)),
                 None => drop(self.replaced.remove(&who)),
             }
         }
-        self.waiting.insert(order.who.clone(), Wait::Unnoted);
-        !order.was_unnoted
     }
 
     fn decide(&mut self, now: Duration, patient: &Patient, rule: Rule, others: &[&Patient], max_global: u32) -> Answer {
@@ -270,13 +341,25 @@ impl Ward {
         }
         let since = self.since(patient);
         let counts_for: Vec<Arc<str>> = counts_for.into_iter().map(|(pool, _)| pool).collect();
-        self.ledger.enter(counts_for.clone());
+        let entry = self.ledger.enter(counts_for.clone());
         // Whoever else is on the machine is replaced with it; its neighbours in its own pool are members by themselves.
         let replaced = others.iter().filter(|other| other.who.0 != *pool || other.who == patient.who);
         let before = replaced.map(|other| (other.who.clone(), self.replaced.insert(other.who.clone(), now))).collect();
         let was_unnoted = self.waiting.get(&patient.who) == Some(&Wait::Unnoted);
         let (who, machine) = (patient.who.clone(), patient.machine);
-        Answer::Start(Order { who, machine, since, counts_for, shared_with, before, was_unnoted })
+        let (decided, is_due) = (now, true);
+        Answer::Start(Order {
+            who,
+            machine,
+            since,
+            counts_for,
+            shared_with,
+            decided,
+            is_due,
+            entry,
+            before,
+            was_unnoted,
+        })
     }
 
     /// Since when it has had its chance.

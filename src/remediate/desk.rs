@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::health::replacement::{Ledger, Wait, Ward, Who};
+use crate::health::replacement::{Ledger, Order, Wait, Ward, Who};
 use crate::snapshot::Snapshot;
 
 /// Replacements that are over and still shown.
@@ -29,7 +29,7 @@ impl By {
     }
 }
 
-/// One that is under way.
+/// One that is under way, or waits for a place.
 #[derive(Debug, Clone)]
 pub struct Running {
     /// Of this one alone.
@@ -40,8 +40,12 @@ pub struct Running {
     pub member: Arc<str>,
     /// Who wanted it.
     pub by: By,
-    /// Since when, in monotonic time.
+    /// Since when, in monotonic time: begun, or decided.
     pub since: Duration,
+    /// It has not begun: as many are being carried out as may be at once.
+    pub is_queued: bool,
+    /// What is to be done.
+    pub(super) order: Order,
 }
 
 /// How one ended.
@@ -89,6 +93,10 @@ pub struct Tally {
     pub spared: u64,
     /// Wanted by an operator, and not done.
     pub refused: u64,
+    /// Decided, and made to wait for a place.
+    pub queued: u64,
+    /// Decided, and given up before it began.
+    pub dropped: u64,
 }
 
 /// A copy of it all, for who shows it.
@@ -100,6 +108,8 @@ pub struct Overview {
     pub waiting: BTreeMap<Who, Wait>,
     /// What is under way.
     pub running: Vec<Running>,
+    /// What waits for a place, in the order of their turns.
+    pub queued: Vec<Running>,
     /// What is over, newest first.
     pub finished: Vec<Arc<Finished>>,
 }
@@ -121,10 +131,13 @@ impl Desk {
     }
 
     pub(super) fn overview(&self) -> Overview {
+        let mut queued = self.queued();
+        queued.sort_by_key(|one| one.since);
         Overview {
             ledger: self.ward.ledger().clone(),
             waiting: self.ward.waiting().clone(),
-            running: self.running.values().cloned().collect(),
+            running: self.running.values().filter(|one| !one.is_queued).cloned().collect(),
+            queued,
             finished: self.finished.iter().cloned().collect(),
         }
     }
@@ -143,8 +156,38 @@ impl Desk {
         self.ward.waiting().is_empty()
     }
 
-    pub(super) fn running(&self) -> &BTreeMap<Who, Running> {
-        &self.running
+    /// Who is being replaced right now.
+    pub(super) fn running(&self) -> Vec<&Running> {
+        self.running.values().filter(|one| !one.is_queued).collect()
+    }
+
+    /// Whose replacement has not begun.
+    pub(super) fn queued(&self) -> Vec<Running> {
+        self.running.values().filter(|one| one.is_queued).cloned().collect()
+    }
+
+    /// One that waited begins now.
+    pub(super) fn start_queued(&mut self, who: &Who, now: Duration) {
+        if let Some(running) = self.running.get_mut(who) {
+            (running.is_queued, running.since) = (false, now);
+        }
+        self.count(&who.0, |tally| tally.started += 1);
+    }
+
+    /// Nothing comes of one that has not begun; false: nothing has already.
+    pub(super) fn give_up(&mut self, one: &Running) -> bool {
+        let is_here = self.has(&one.who, &one.id);
+        if is_here {
+            self.end(&one.who, &one.id);
+            self.ward.give_up(&one.order);
+            self.count(&one.who.0, |tally| tally.dropped += 1);
+        }
+        is_here
+    }
+
+    /// Whether this very one is still to be carried out.
+    pub(super) fn has(&self, who: &Who, id: &str) -> bool {
+        self.running.get(who).is_some_and(|running| running.id == id)
     }
 
     pub(super) fn is_running(&self, who: &Who) -> bool {
@@ -155,8 +198,10 @@ impl Desk {
         self.running.insert(running.who.clone(), running);
     }
 
-    pub(super) fn end(&mut self, who: &Who) {
-        self.running.remove(who);
+    pub(super) fn end(&mut self, who: &Who, id: &str) {
+        if self.has(who, id) {
+            self.running.remove(who);
+        }
     }
 
     pub(super) fn finish(&mut self, finished: Finished) {

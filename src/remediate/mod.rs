@@ -20,7 +20,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::task::AbortHandle;
 
 pub use desk::{By, Finished, Overview, Result as Ending, Running, Tally};
@@ -30,7 +30,7 @@ use crate::clock;
 use crate::config::{Action, Remediation};
 use crate::discovery::supervised;
 use crate::health::MemberId;
-use crate::health::replacement::{Answer, Order, Patient, Rule, Turn, Wait, Ward, Who};
+use crate::health::replacement::{Against, Answer, Order, Patient, Rule, Turn, Wait, Ward, Who};
 use crate::snapshot::{Served, Snapshot};
 use crate::telemetry::EventLog;
 use desk::Desk;
@@ -38,6 +38,9 @@ use notice::Subject;
 
 /// Replacements that are carried out at once.
 const AT_ONCE: usize = 8;
+
+/// Of those who are told at the end by name.
+const NAMED: usize = 10;
 
 /// Looks that follow each other take at least so long.
 const LEAST: Duration = Duration::from_millis(50);
@@ -82,11 +85,13 @@ pub enum Refused {
     Unnoted(String),
 }
 
-/// A replacement that has begun.
+/// A replacement that has begun, or will.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Begun {
     /// Of this one alone; whoever carries it out is told the same.
     pub id: String,
+    /// It waits for a place: as many are being carried out as may be at once.
+    pub is_queued: bool,
     /// The pools it counts for.
     pub counts_for: Vec<Arc<str>>,
     /// Other probed pools that its machine serves.
@@ -103,7 +108,7 @@ pub struct Remediator {
     /// One decision after the other, and each on the disk before the next.
     turn: tokio::sync::Mutex<()>,
     wake: Notify,
-    places: Semaphore,
+    places: Arc<Semaphore>,
     is_ending: AtomicBool,
     restarts: Arc<AtomicU64>,
 }
@@ -119,7 +124,7 @@ impl Remediator {
             desk: Mutex::new(Desk::new(Ward::new(ledger))),
             turn: tokio::sync::Mutex::new(()),
             wake: Notify::new(),
-            places: Semaphore::new(AT_ONCE),
+            places: Arc::new(Semaphore::new(AT_ONCE)),
             is_ending: AtomicBool::new(false),
             restarts: Arc::new(AtomicU64::new(0)),
         })
@@ -136,15 +141,31 @@ impl Remediator {
         self.wake.notify_one();
     }
 
-    /// Begins nothing more. Commands that run go on without us; what webhooks still wait for is given up.
+    /// Begins nothing more: what waits for a place is given up. Commands that run go on without us; what webhooks still
+    /// wait for is given up.
     pub fn stop(&self) {
-        let was_ending = self.is_ending.swap(true, Relaxed);
-        let running = self.desk().running().len();
-        if !was_ending && running > 0 {
+        if self.is_ending.swap(true, Relaxed) {
+            return;
+        }
+        let (running, queued) = {
+            let desk = self.desk();
+            (desk.running().iter().map(|one| words::whose(one)).collect::<Vec<_>>(), desk.queued())
+        };
+        self.places.close();
+        if !running.is_empty() {
+            let (count, members) = (running.len(), words::some(&running, NAMED));
             tracing::warn!(
-                target: "remediate", running,
-                "{running} replacements are not over: commands go on, webhooks are not tried again"
+                target: "remediate", running = count,
+                "{count} replacements are not over: commands go on, webhooks are not tried again: {members}"
             );
+        }
+        if !queued.is_empty() {
+            let of: Vec<String> = queued.iter().map(words::whose).collect();
+            let (count, members) = (of.len(), words::some(&of, NAMED));
+            tracing::warn!(target: "remediate", queued = count, "{count} replacements never began: {members}");
+        }
+        for one in &queued {
+            self.give_up(one);
         }
     }
 
@@ -193,7 +214,7 @@ impl Remediator {
             if desk.is_running(&who) {
                 return Err(Refused::Running);
             }
-            let patients = patients(&snapshot, &mut desk);
+            let patients = patients(&snapshot, &mut desk, None);
             let max_global = snapshot.config.max_global;
             desk.ward.by_hand(clock::monotonic(), wall(), &patients, &who, max_global).ok_or(Refused::NoAddress)?
         };
@@ -208,9 +229,7 @@ impl Remediator {
         if let Err(cause) = self.note(std::slice::from_ref(&order)).await {
             return Err(Refused::Unnoted(cause));
         }
-        let Order { counts_for, shared_with, .. } = order.clone();
-        let id = self.begin(&snapshot, order, By::Hand).ok_or(Refused::Gone)?;
-        Ok(Begun { id, counts_for, shared_with })
+        self.begin(&subject, order, By::Hand).await
     }
 
     async fn attend(self: Arc<Self>) {
@@ -241,7 +260,7 @@ impl Remediator {
         }
         let (turns, next) = {
             let mut desk = self.desk();
-            let patients = patients(&snapshot, &mut desk);
+            let patients = patients(&snapshot, &mut desk, None);
             desk.ward.look(clock::monotonic(), wall(), &patients, snapshot.config.max_global)
         };
         let (orders, rest): (Vec<Turn>, Vec<Turn>) = turns.into_iter().partition(|turn| matches!(turn, Turn::Start(_)));
@@ -250,7 +269,13 @@ impl Remediator {
         // What cannot be noted down is told, and tried again at the next look.
         if self.note(&orders).await.is_ok() {
             for order in orders {
-                self.begin(&snapshot, order, By::Rule);
+                let served = snapshot.pools.get(&*order.who.0);
+                if let Some(subject) = served.and_then(|served| Subject::of(served, order.who.1)) {
+                    // What speaks against it is told.
+                    let _ = self.begin(&subject, order, By::Rule).await;
+                } else {
+                    self.desk().ward.give_up(&order);
+                }
             }
         }
         self.tell(&snapshot, rest);
@@ -275,34 +300,126 @@ impl Remediator {
         Err(cause)
     }
 
-    /// Has a member replaced, and returns the id of that; nothing where it has just left.
-    fn begin(self: &Arc<Self>, snapshot: &Snapshot, order: Order, by: By) -> Option<String> {
-        let served = snapshot.pools.get(&*order.who.0)?;
-        let rule = served.config.remediation.clone()?;
-        let subject = Subject::of(served, order.who.1)?;
-        let id = format!("{:032x}", fastrand::u128(..));
-        let now = clock::monotonic();
-        let used = {
-            let mut desk = self.desk();
-            desk.start(Running {
-                id: id.clone(),
-                who: order.who.clone(),
-                member: subject.member().clone(),
-                by,
-                since: now,
-            });
-            desk.count(&order.who.0, |tally| tally.started += 1);
-            words::used(&desk.ward, &order.who.0, &rule)
+    /// Has a member replaced, at once or when there is a place; the turn is ours.
+    ///
+    /// # Errors
+    /// It is not wanted any more: writing it down may have taken its time.
+    async fn begin(self: &Arc<Self>, subject: &Subject, order: Order, by: By) -> std::result::Result<Begun, Refused> {
+        let place = self.places.clone().try_acquire_owned().ok();
+        let one = Running {
+            id: format!("{:032x}", fastrand::u128(..)),
+            who: order.who.clone(),
+            member: subject.member().clone(),
+            by,
+            since: order.decided,
+            is_queued: true,
+            order,
         };
-        self.events.publish(words::started(&subject, &order, by, &used, now));
-        let task = self.clone().carry_out(id.clone(), order, by, subject, rule);
+        let under = Under { remediator: self.clone(), who: one.who.clone(), id: one.id.clone() };
+        self.desk().start(one.clone());
+        let Order { counts_for, shared_with, .. } = one.order.clone();
+        let begun = Begun { id: one.id.clone(), is_queued: place.is_none(), counts_for, shared_with };
+        let task = match place {
+            Some(place) => match self.take_up(&one) {
+                Ok((subject, rule)) => self.clone().carry_out(under, place, one, subject, rule),
+                Err(against) => {
+                    self.give_up(&one);
+                    self.note_dropped().await;
+                    return Err(against.map_or(Refused::Ending, |against| Refused::of(&against, &one)));
+                }
+            },
+            None if self.is_ending.load(Relaxed) => {
+                self.give_up(&one);
+                self.note_dropped().await;
+                return Err(Refused::Ending);
+            }
+            None => {
+                self.desk().count(&one.who.0, |tally| tally.queued += 1);
+                self.events.publish(words::queued(subject, by, AT_ONCE));
+                tokio::spawn(self.clone().wait_for_place(under, one));
+                return Ok(begun);
+            }
+        };
         tokio::spawn(task);
-        Some(id)
+        Ok(begun)
     }
 
-    async fn carry_out(self: Arc<Self>, id: String, order: Order, by: By, subject: Subject, rule: Remediation) {
-        let _running = Under { remediator: &self, who: &order.who };
-        let Ok(_place) = self.places.acquire().await else { return };
+    async fn wait_for_place(self: Arc<Self>, under: Under, one: Running) {
+        let Ok(place) = self.places.clone().acquire_owned().await else { return };
+        match self.take_up(&one) {
+            Ok((subject, rule)) => self.carry_out(under, place, one, subject, rule).await,
+            Err(_) => {
+                drop(place);
+                let _turn = self.turn.lock().await;
+                self.note_dropped().await;
+            }
+        }
+    }
+
+    /// Begins what may have waited; where something speaks against it by now, gives it up. An error of nothing is the end of
+    /// the process.
+    fn take_up(&self, one: &Running) -> std::result::Result<(Subject, Remediation), Option<Against>> {
+        let snapshot = self.snapshot.load_full();
+        let taken = {
+            let mut desk = self.desk();
+            if self.is_ending.load(Relaxed) || !desk.has(&one.who, &one.id) {
+                return Err(None);
+            }
+            let patients = patients(&snapshot, &mut desk, Some(&one.who));
+            let (now, max_global) = (clock::monotonic(), snapshot.config.max_global);
+            let against = desk.ward.against(now, wall(), &patients, &one.order, max_global);
+            let served = snapshot.pools.get(&*one.who.0);
+            let found = served.and_then(|pool| Some((Subject::of(pool, one.who.1)?, pool.config.remediation.clone()?)));
+            match (against, found) {
+                (None, Some((subject, rule))) => {
+                    desk.start_queued(&one.who, now);
+                    let used = words::used(&desk.ward, &one.who.0, &rule);
+                    self.events.publish(words::started(&subject, &one.order, one.by, &used, now));
+                    Ok((subject, rule))
+                }
+                // Before anybody else is looked at: it does not count.
+                (against, _) => {
+                    desk.give_up(one);
+                    Err(against.unwrap_or(Against::Gone))
+                }
+            }
+        };
+        taken.map_err(|against| {
+            self.tell_dropped(one, Some(&against));
+            Some(against)
+        })
+    }
+
+    /// Gives up what has not begun, since the process ends, where nobody has.
+    fn give_up(&self, one: &Running) {
+        let is_ours = self.desk().give_up(one);
+        if is_ours {
+            self.tell_dropped(one, None);
+        }
+    }
+
+    fn tell_dropped(&self, one: &Running, against: Option<&Against>) {
+        let snapshot = self.snapshot.load();
+        let subject = snapshot.pools.get(&*one.who.0).and_then(|served| Subject::of(served, one.who.1));
+        self.events.publish(words::dropped(subject.as_ref(), one, against));
+    }
+
+    /// Has the record say what it does not count any more; the turn is ours. Where that fails it counts for the next process,
+    /// as if it had been done.
+    async fn note_dropped(&self) {
+        let ledger = self.desk().ward.ledger().clone();
+        let _ = self.store.save(&ledger).await;
+    }
+
+    async fn carry_out(
+        self: Arc<Self>,
+        _under: Under,
+        _place: OwnedSemaphorePermit,
+        one: Running,
+        subject: Subject,
+        rule: Remediation,
+    ) {
+        let Running { id, order, by, .. } = one;
         let began = clock::monotonic();
         let notice = notice::notice(&id, by, &order, &subject, &rule);
         let result = match &rule.action {
@@ -359,21 +476,32 @@ impl Remediator {
 }
 
 /// A replacement that is under way; over when dropped, whatever became of it.
-struct Under<'a> {
-    remediator: &'a Remediator,
-    who: &'a Who,
+struct Under {
+    remediator: Arc<Remediator>,
+    who: Who,
+    id: String,
 }
 
-impl Drop for Under<'_> {
+impl Drop for Under {
     fn drop(&mut self) {
-        self.remediator.desk().end(self.who);
+        self.remediator.desk().end(&self.who, &self.id);
         // It may be due again already.
         self.remediator.wake();
     }
 }
 
-/// Every member of a pool with probes. Whoever is being replaced is in somebody's hands.
-fn patients(snapshot: &Snapshot, desk: &mut Desk) -> Vec<Patient> {
+impl Refused {
+    fn of(against: &Against, one: &Running) -> Refused {
+        match against {
+            Against::Gone | Against::Over => Refused::Gone,
+            Against::Off => Refused::NoAction(one.who.0.to_string()),
+            Against::Wait(wait) => Refused::Full(words::why(wait)),
+        }
+    }
+}
+
+/// Every member of a pool with probes. Whoever is being replaced is in somebody's hands, but for `its_own`.
+fn patients(snapshot: &Snapshot, desk: &mut Desk, its_own: Option<&Who>) -> Vec<Patient> {
     let (mut patients, stretch) = (Vec::new(), desk.stretch(snapshot));
     for served in snapshot.pools.values() {
         let rule = rule(served, stretch);
@@ -386,7 +514,7 @@ fn patients(snapshot: &Snapshot, desk: &mut Desk) -> Vec<Patient> {
         });
     }
     for patient in &mut patients {
-        patient.is_in_hand |= desk.is_running(&patient.who);
+        patient.is_in_hand |= its_own != Some(&patient.who) && desk.is_running(&patient.who);
     }
     patients
 }

@@ -98,7 +98,7 @@ pub fn notice(id: &str, by: By, order: &Order, subject: &Subject, rule: &Remedia
         "id": id,
         "action": "replace",
         "by": by.as_str(),
-        "decided_at": time_of(clock::monotonic()),
+        "decided_at": time_of(order.decided),
         "pool": **pool,
         "member": **member,
         "name": name,

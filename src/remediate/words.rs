@@ -3,16 +3,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::desk::{By, Finished, Result};
+use super::desk::{By, Finished, Result, Running};
 use super::notice::Subject;
 use crate::config::Remediation;
-use crate::health::replacement::{Full, Limit, Order, Turn, Wait, Ward};
+use crate::health::replacement::{Against, Full, Limit, Order, Turn, Wait, Ward};
 use crate::telemetry::{Event, Kind, Severity};
 
 /// Of the members that wait alike after one look, so many have an event each; one more counts the rest.
 const NAMED: usize = 10;
 
 const STARTED: &str = "started";
+const QUEUED: &str = "queued";
+const DROPPED: &str = "dropped";
 const DEFERRED: &str = "deferred";
 const SPARED: &str = "spared";
 const OVER: &str = "over";
@@ -32,6 +34,58 @@ pub fn started(subject: &Subject, order: &Order, by: By, used: &str, now: Durati
         about(subject, Severity::Warn, format!("member {member} of {pool} is being replaced: {why}; {used}{shared}"));
     (event.to, event.reason) = (Some(STARTED.to_owned()), Some(by.as_str()));
     event
+}
+
+/// It waits for a place.
+pub fn queued(subject: &Subject, by: By, at_once: usize) -> Event {
+    let (member, pool) = (subject.member(), subject.pool());
+    let message =
+        format!("member {member} of {pool} is to be replaced and waits for its turn: {at_once} are being replaced");
+    let mut event = about(subject, Severity::Warn, message);
+    (event.to, event.reason) = (Some(QUEUED.to_owned()), Some(by.as_str()));
+    event
+}
+
+/// It has not begun and will not, for this reason or because the process ends.
+pub fn dropped(subject: Option<&Subject>, one: &Running, against: Option<&Against>) -> Event {
+    let (member, pool) = (&one.member, &one.who.0);
+    let (why, reason) = match against {
+        None => ("the process is ending".to_owned(), "ending"),
+        Some(against) => {
+            let why = match against {
+                Against::Gone => "it is not there any more".to_owned(),
+                Against::Off => "its pool replaces nobody any more".to_owned(),
+                Against::Over => "it is not due any more".to_owned(),
+                Against::Wait(wait) => why(wait),
+            };
+            (why, against.as_str())
+        }
+    };
+    let mut event = Event::new(
+        Kind::Remediation,
+        Severity::Warn,
+        format!("member {member} of {pool} is not replaced after all: {why}"),
+    );
+    (event.pool, event.member) = (Some(pool.to_string()), Some(member.to_string()));
+    if let Some(subject) = subject {
+        subject.stand(&mut event);
+    }
+    (event.to, event.reason) = (Some(DROPPED.to_owned()), Some(reason));
+    event
+}
+
+/// Whose replacement it is.
+pub fn whose(one: &Running) -> String {
+    format!("{} of {}", one.member, one.who.0)
+}
+
+/// The first of them, and how many more there are.
+pub fn some(all: &[String], most: usize) -> String {
+    let named = all[..all.len().min(most)].join(", ");
+    match all.len().saturating_sub(most) {
+        0 => named,
+        more => format!("{named} and {more} more"),
+    }
 }
 
 /// It is over.

@@ -384,6 +384,91 @@ fn a_command_outlives_the_proxy_and_nothing_new_is_begun_at_the_end() {
     eventually("it goes on", || desk.at("told.over").exists());
 }
 
+/// Eleven members that fail, of whom eight are being replaced for as long as `gate` is not there, and three wait.
+fn crowd(desk: &Desk) -> (Vec<Origin>, Proxy, String) {
+    let origins: Vec<Origin> = (0..11).map(|_| broken()).collect();
+    let gate = desk.at("gate");
+    let wait = desk.command(&format!("while [ ! -e {gate:?} ]; do sleep 0.05; done"));
+    let pool = web(&origins.iter().collect::<Vec<_>>(), &format!("{AFTER}, max_per_hour: 20, max_per_day: 20, {wait}"));
+    let config = format!("remediation: {{ max_global: 50 }}\n{}{pool}", desk.state_dir());
+    let proxy = Proxy::start(&config);
+    eventually("three wait", || queued(&proxy).len() == 3 && desk.told().len() == 8);
+    (origins, proxy, config)
+}
+
+/// Whose replacement waits for its turn.
+fn queued(proxy: &Proxy) -> Vec<String> {
+    let view = remediation(proxy);
+    let all = view["queued"].as_array().cloned().unwrap_or_default();
+    all.iter().map(|one| one["member"].as_str().expect("an address").to_owned()).collect()
+}
+
+#[test]
+fn who_waits_for_a_turn_is_replaced_only_while_somebody_wants_it() {
+    let desk = Desk::new();
+    let (origins, proxy, _) = crowd(&desk);
+    assert_eq!(decisions(&proxy, "queued"), 3);
+    let scrape = Scrape::of(&proxy);
+    assert_eq!(scrape.value("remediation_queued{pool=\"web\"}"), 3.0);
+    assert_eq!(scrape.value("remediation_running{pool=\"web\"}"), 8.0);
+    let waiting = queued(&proxy);
+    let well = origins.iter().find(|origin| origin.address() == waiting[0]).expect("one of them");
+    well.answer(Answer::status(200));
+    proxy.await_event(0, &[("member", &well.address()), ("from", "unhealthy"), ("to", "healthy")]);
+    let drained = proxy.admin_post(&format!("/api/v1/pools/web/members/{}/drain", waiting[1]), &[]);
+    assert_eq!(drained.status, 200, "{}", drained.text());
+    fs::write(desk.at("gate"), "").expect("ours");
+    for member in &waiting[..2] {
+        let dropped = proxy.await_event(0, &[("kind", "remediation"), ("member", member), ("to", "dropped")]);
+        assert_eq!(dropped.text("reason"), "over", "{}", dropped.raw);
+    }
+    proxy.await_event(0, &[("kind", "remediation"), ("member", &waiting[2]), ("to", "done")]);
+    assert_eq!(desk.told().len(), 9);
+    eventually("what was dropped does not count", || remediation(&proxy)["pools"][0]["hour"]["used"] == 9);
+    eventually("nor for the next process", || {
+        let kept = fs::read_to_string(desk.at("state/remediation.json")).expect("a record");
+        let kept: Value = serde_json::from_str(&kept).expect("json");
+        kept["replacements"].as_array().map(Vec::len) == Some(9)
+    });
+}
+
+#[test]
+fn who_waits_for_a_turn_is_not_replaced_once_the_file_forbids_it() {
+    for (now, reason) in [("max_per_hour: 0", "hour"), ("max_per_hour: 9", "hour"), ("off", "off")] {
+        let desk = Desk::new();
+        let (_origins, proxy, config) = crowd(&desk);
+        let (before, rule) = config.split_once("\n    remediation: {").expect("a rule");
+        let (_, after) = rule.split_once('\n').expect("more lines");
+        let reloaded = match now {
+            "off" => format!("{before}\n    remediation: off\n{after}"),
+            limit => config.replace("max_per_hour: 20", limit),
+        };
+        proxy.reload(&reloaded);
+        fs::write(desk.at("gate"), "").expect("ours");
+        let done = if now == "max_per_hour: 9" { 9 } else { 8 };
+        eventually("all are over", || decisions(&proxy, "done") == done && decisions(&proxy, "dropped") == 11 - done);
+        let dropped = proxy.await_event(0, &[("kind", "remediation"), ("to", "dropped")]);
+        assert_eq!(dropped.text("reason"), reason, "{now}: {}", dropped.raw);
+        assert_eq!(desk.told().len(), done, "{now}");
+    }
+}
+
+#[test]
+fn at_the_end_who_waits_for_a_turn_is_not_replaced_and_named() {
+    let desk = Desk::new();
+    let (_origins, mut proxy, _) = crowd(&desk);
+    let waiting = queued(&proxy);
+    proxy.signal("TERM");
+    let said = proxy.await_log("who never began", 0, |line| line.text("message").contains("never began"));
+    assert!(waiting.iter().all(|member| said.text("message").contains(member)), "{}", said.raw);
+    let said =
+        proxy.await_log("who is under way", 0, |line| line.text("message").contains("8 replacements are not over"));
+    assert!(waiting.iter().all(|member| !said.text("message").contains(member)), "{}", said.raw);
+    fs::write(desk.at("gate"), "").expect("ours");
+    assert!(proxy.wait().success());
+    assert_eq!((decisions(&proxy, "dropped"), desk.told().len()), (3, 8));
+}
+
 /// Debian's `faketime`, by machine.
 const LIBRARIES: [&str; 2] =
     ["/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1", "/usr/lib/aarch64-linux-gnu/faketime/libfaketimeMT.so.1"];

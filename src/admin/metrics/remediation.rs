@@ -21,7 +21,7 @@ pub fn remediation(page: &mut Page, control: &Control, pools: &[PoolFacts]) {
             if tally == Tally::default() && rules.iter().all(|(name, _)| *name != pool.name()) {
                 continue;
             }
-            let Tally { started, done, failed, deferred, spared, refused } = tally;
+            let Tally { started, done, failed, deferred, spared, refused, queued, dropped } = tally;
             let rows = [
                 ("started", started),
                 ("done", done),
@@ -29,6 +29,8 @@ pub fn remediation(page: &mut Page, control: &Control, pools: &[PoolFacts]) {
                 ("deferred", deferred),
                 ("spared", spared),
                 ("refused", refused),
+                ("queued", queued),
+                ("dropped", dropped),
             ];
             rows.into_iter().for_each(|(result, value)| series.add(&[pool.name(), result], count(value)));
         }
@@ -43,6 +45,12 @@ pub fn remediation(page: &mut Page, control: &Control, pools: &[PoolFacts]) {
         for (pool, _) in &rules {
             let running = overview.running.iter().filter(|running| *running.who.0 == **pool).count();
             series.add(&[*pool], running as f64);
+        }
+    });
+    page.family(&metrics::REMEDIATION_QUEUED, |series| {
+        for (pool, _) in &rules {
+            let queued = overview.queued.iter().filter(|one| *one.who.0 == **pool).count();
+            series.add(&[*pool], queued as f64);
         }
     });
     page.family(&metrics::REMEDIATION_USED, |series| {

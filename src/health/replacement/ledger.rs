@@ -145,14 +145,18 @@ impl Ledger {
         self.lost_at
     }
 
-    /// Something is replaced now, and counts for `pools`.
-    pub fn enter(&mut self, pools: Vec<Arc<str>>) {
-        self.entries.push(Entry { at: self.now, pools });
+    /// Something is replaced now, and counts for `pools`: the entry, for who strikes it out.
+    pub fn enter(&mut self, pools: Vec<Arc<str>>) -> Entry {
+        let entry = Entry { at: self.now, pools };
+        self.entries.push(entry.clone());
+        entry
     }
 
-    /// The last entry was nothing.
-    pub fn strike(&mut self) {
-        self.entries.pop();
+    /// Nothing came of this entry. Of several that are alike it does not matter which goes.
+    pub fn strike(&mut self, entry: &Entry) {
+        if let Some(index) = self.entries.iter().rposition(|other| other == entry) {
+            self.entries.remove(index);
+        }
     }
 
     /// How many count under a limit; under that of all pools, `pool` is no matter.
@@ -278,13 +282,16 @@ mod tests {
         let mut ledger = Ledger::new(Duration::ZERO, NOON);
         let limits = |per_hour, per_day| [(web(), Limits { per_hour, per_day })];
         assert_eq!(ledger.full(&limits(1, 3), 10), None);
-        ledger.enter(vec![web()]);
+        let entry = ledger.enter(vec![web()]);
         let named = |ledger: &Ledger, hour, day, global| ledger.full(&limits(hour, day), global).map(|full| full.limit);
         assert_eq!(named(&ledger, 1, 3, 10), Some(Limit::Hour));
         assert_eq!(named(&ledger, 1, 1, 1), Some(Limit::Day));
         assert_eq!(named(&ledger, 2, 2, 1), Some(Limit::Global));
         assert_eq!(named(&ledger, 2, 2, 0), Some(Limit::Global));
-        ledger.strike();
+        ledger.strike(&entry);
         assert_eq!(named(&ledger, 1, 1, 1), None);
+        ledger.enter(vec!["api".into()]);
+        ledger.strike(&entry);
+        assert_eq!(ledger.entries().len(), 1, "another one's is left");
     }
 }

@@ -268,6 +268,60 @@ fn what_could_not_be_noted_down_is_not_done_and_told_once() {
     assert_eq!(ground.look(), ["web/10.0.0.1:80 start"]);
 }
 
+/// A member that fails for an hour, and the order for it.
+fn ordered(per_hour: u32) -> (Ground, Order) {
+    let mut ground = Ground::of(&[("api", &[(1, 81)], None), ("web", &[(1, 80), (2, 80)], Some(RULE))]);
+    ground.pools[1].2 = Some(Rule { limits: Limits { per_hour, per_day: 9 }, ..RULE });
+    ground.minutes(59, |_, machine| machine != 1);
+    ground.now += MINUTE;
+    let (turns, _) = ground.ward.look(ground.now, ground.wall, &ground.patients(), 10);
+    let [Turn::Start(order)] = &turns[..] else { panic!("{turns:?}") };
+    let order = order.clone();
+    (ground, order)
+}
+
+#[test]
+fn an_order_that_has_not_begun_is_looked_at_again() {
+    type Change = fn(&mut Ground);
+    let limit = |ground: &mut Ground, per_hour| {
+        ground.pools[1].2 = Some(Rule { limits: Limits { per_hour, per_day: 9 }, ..RULE });
+    };
+    let rows: [(&str, Change, Option<&str>); 9] = [
+        ("nothing", |_| {}, None),
+        ("it fails on", |ground| ground.sample(1, 1, Sample::fail(Reason::Refused, ms(1))), None),
+        ("it has passed", |ground| ground.sample(1, 1, Sample::pass(ms(1))), Some("over")),
+        ("it drains", |ground| ground.admin(1, 0, Admin::Draining), Some("over")),
+        ("its machine is well elsewhere", |ground| ground.sample(0, 1, Sample::pass(ms(1))), Some("shared")),
+        ("off", |ground| ground.pools[1].2 = None, Some("off")),
+        ("its pool is gone", |ground| drop(ground.pools.remove(1)), Some("gone")),
+        ("all pools together", |ground| ground.max_global = 0, Some("global")),
+        ("nobody probed", |ground| ground.now += HOUR, Some("over")),
+    ];
+    for (what, change, expected) in rows {
+        let (mut ground, order) = ordered(1);
+        ground.now += MINUTE / 2;
+        change(&mut ground);
+        let patients = ground.patients();
+        let against = ground.ward.against(ground.now, ground.wall, &patients, &order, ground.max_global);
+        assert_eq!(against.as_ref().map(Against::as_str), expected, "{what}");
+    }
+    for (per_hour, expected) in [(0, Some("hour")), (1, None)] {
+        let (mut ground, order) = ordered(2);
+        limit(&mut ground, per_hour);
+        let patients = ground.patients();
+        let against = ground.ward.against(ground.now, ground.wall, &patients, &order, 10);
+        assert_eq!(against.as_ref().map(Against::as_str), expected, "{per_hour} an hour");
+    }
+}
+
+#[test]
+fn an_order_that_is_given_up_does_not_count() {
+    let (mut ground, order) = ordered(1);
+    ground.ward.give_up(&order);
+    assert_eq!(ground.ward.ledger().entries().len(), 0);
+    assert_eq!(ground.look(), ["web/10.0.0.1:80 start"], "it is as due as before");
+}
+
 /// What may happen between two looks: how long it takes, how far the wall clock is off, who is well.
 #[derive(Debug, Clone)]
 struct Beat {

@@ -241,7 +241,7 @@ pub const MEMBER_TRANSITIONS: Metric = counter(
 pub const REMEDIATION: Metric = counter(
     "pulsegate_remediation_total",
     &["pool", "result"],
-    "Decisions on replacing members, of pools that do. Deferred: a limit was used up; spared: the machine serves another pool that does not fail there; refused: wanted by hand.",
+    "Decisions on replacing members, of pools that do. Deferred: a limit was used up; spared: the machine serves another pool that does not fail there; refused: wanted by hand; queued: as many were under way as may be; dropped: given up before it began.",
 );
 
 pub const REMEDIATION_WAITING: Metric = gauge(
@@ -252,6 +252,12 @@ pub const REMEDIATION_WAITING: Metric = gauge(
 
 pub const REMEDIATION_RUNNING: Metric =
     gauge("pulsegate_remediation_running", &["pool"], "Replacements under way, of pools that replace members.");
+
+pub const REMEDIATION_QUEUED: Metric = gauge(
+    "pulsegate_remediation_queued",
+    &["pool"],
+    "Replacements that wait until fewer are under way, of pools that replace members.",
+);
 
 pub const REMEDIATION_USED: Metric = gauge(
     "pulsegate_remediation_used",
@@ -423,6 +429,7 @@ pub const ALL: &[Metric] = &[
     REMEDIATION,
     REMEDIATION_WAITING,
     REMEDIATION_RUNNING,
+    REMEDIATION_QUEUED,
     REMEDIATION_USED,
     REMEDIATION_LIMIT,
     REMEDIATION_GLOBAL_USED,
