@@ -1,6 +1,6 @@
 //! Somebody else who is asked to replace a member: a signed POST, sent again where it may not have come through.
 //!
-//! A 2xx is done. Whatever may mend is tried again: no connection, no answer, 408, 425, 429 and 5xx. Every try has the same
+//! A 2xx is done, whatever becomes of its body. Whatever may mend is tried again: no connection, no answer, 408, 425, 429 and 5xx. Every try has the same
 //! `Idempotency-Key`, by which the other side knows that it is one request. Redirects are not followed.
 //!
 //! Not here: what it is told (`notice`).
@@ -11,12 +11,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HOST, USER_AGENT};
-use http::{HeaderValue, Method, Request, StatusCode, Uri};
+use http::{HeaderValue, Method, Request, Response, StatusCode, Uri};
 use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
+use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsConnector;
 
@@ -30,6 +32,9 @@ const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_sec
 
 /// Of the answer's body so much is shown, in bytes.
 const MOST_SAID: usize = 1024;
+
+/// So long it is listened to: its status says all, and a body need not end.
+const LISTENED: Duration = Duration::from_millis(500);
 
 /// A longer secret is none.
 const MOST_SECRET: usize = 4096;
@@ -50,7 +55,11 @@ pub async fn call(webhook: &Webhook, id: &str, notice: Bytes) -> Result<String, 
     loop {
         let once = timeout(webhook.timeout, once(webhook, &secret, id, notice.clone())).await;
         let late = || format!("no answer within {}", humantime::format_duration(webhook.timeout));
-        let trouble = match once.unwrap_or_else(|_| Err(Trouble::mends("timeout", late()))) {
+        let judged = match once.unwrap_or_else(|_| Err(Trouble::mends("timeout", late()))) {
+            Ok((answer, _line)) => judged(answer).await,
+            Err(trouble) => Err(trouble),
+        };
+        let trouble = match judged {
             Ok(said) => return Ok(said),
             Err(trouble) => trouble,
         };
@@ -87,7 +96,21 @@ async fn secret(secret: &Secret) -> Result<Vec<u8>, String> {
     }
 }
 
-async fn once(webhook: &Webhook, secret: &[u8], id: &str, notice: Bytes) -> Result<String, Trouble> {
+/// A connection, which ends when nobody needs it.
+struct Line(AbortHandle);
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+async fn once(
+    webhook: &Webhook,
+    secret: &[u8],
+    id: &str,
+    notice: Bytes,
+) -> Result<(Response<Incoming>, Line), Trouble> {
     let request = request(&webhook.url, secret, id, notice).map_err(|why| Trouble::stays("request", why))?;
     let host = webhook.url.host().unwrap_or_default();
     let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
@@ -126,22 +149,20 @@ fn request(url: &Uri, secret: &[u8], id: &str, notice: Bytes) -> Result<Request<
     Ok(request)
 }
 
-async fn exchange<S>(stream: S, request: Request<Full<Bytes>>) -> Result<String, Trouble>
+async fn exchange<S>(stream: S, request: Request<Full<Bytes>>) -> Result<(Response<Incoming>, Line), Trouble>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let broken = |error: hyper::Error| Trouble::mends("protocol", error.to_string());
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(broken)?;
-    let connection = tokio::spawn(connection);
-    let answer = sender.send_request(request).await.map_err(broken);
-    let said = async {
-        let answer = answer?;
-        let status = answer.status();
-        Ok((status, beginning(answer.into_body()).await))
-    };
-    let said = said.await;
-    connection.abort();
-    let (status, body) = said?;
+    let line = Line(tokio::spawn(connection).abort_handle());
+    Ok((sender.send_request(request).await.map_err(broken)?, line))
+}
+
+/// What an answer says of the request.
+async fn judged(answer: Response<Incoming>) -> Result<String, Trouble> {
+    let status = answer.status();
+    let body = beginning(answer.into_body()).await;
     let shown = if body.is_empty() { status.to_string() } else { format!("{status}: {body}") };
     let may_mend = status.is_server_error()
         || matches!(status, StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_EARLY | StatusCode::TOO_MANY_REQUESTS);
@@ -151,16 +172,19 @@ where
     }
 }
 
-/// What the answer begins with; how it ends does not matter.
-async fn beginning(mut body: hyper::body::Incoming) -> String {
+/// What the answer begins with; how it ends, and whether, does not matter.
+async fn beginning(mut body: Incoming) -> String {
     let mut bytes = Vec::new();
-    while let Some(Ok(frame)) = body.frame().await {
-        bytes.extend_from_slice(frame.data_ref().map_or(&[][..], |data| data));
-        if bytes.len() >= MOST_SAID {
-            bytes.truncate(MOST_SAID);
-            break;
+    let listen = async {
+        while let Some(Ok(frame)) = body.frame().await {
+            bytes.extend_from_slice(frame.data_ref().map_or(&[][..], |data| data));
+            if bytes.len() >= MOST_SAID {
+                bytes.truncate(MOST_SAID);
+                break;
+            }
         }
-    }
+    };
+    let _ = timeout(LISTENED, listen).await;
     String::from_utf8_lossy(&bytes).trim().to_owned()
 }
 
@@ -183,6 +207,44 @@ mod tests {
         let seconds = |tried, chance| pause(tried, chance).as_secs_f64();
         assert_eq!([seconds(0, 0.0), seconds(0, 1.0), seconds(1, 1.0), seconds(3, 0.5)], [0.5, 1.0, 2.0, 6.0]);
         assert_eq!([seconds(5, 1.0), seconds(99, 1.0)], [30.0, 30.0]);
+    }
+
+    /// Asks somebody who says `answer` and then nothing, and returns how that went and how often he was asked.
+    async fn asked(answer: &'static str) -> (Result<String, Failed>, usize) {
+        use tokio::io::{AsyncReadExt, AsyncWriteExt};
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/", listener.local_addr().unwrap()).parse().unwrap();
+        let webhook = Webhook {
+            url,
+            secret: Secret::Text("open sesame".to_owned()),
+            timeout: Duration::from_secs(60),
+            retries: 1,
+        };
+        let times = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+        let counted = times.clone();
+        let server = tokio::spawn(async move {
+            let mut kept = Vec::new();
+            while let Ok((mut stream, _)) = listener.accept().await {
+                counted.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                let mut some = [0; 4096];
+                let _ = stream.read(&mut some).await;
+                let _ = stream.write_all(answer.as_bytes()).await;
+                kept.push(stream);
+            }
+        });
+        let result = call(&webhook, "id", Bytes::from_static(b"{}")).await;
+        server.abort();
+        (result, times.load(std::sync::atomic::Ordering::Relaxed))
+    }
+
+    #[tokio::test]
+    async fn an_answer_whose_body_does_not_end_is_an_answer() {
+        let half = "HTTP/1.1 202 Accepted\r\nContent-Length: 100\r\n\r\non its way";
+        assert_eq!(asked(half).await, (Ok("202 Accepted: on its way".to_owned()), 1));
+        let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n";
+        assert_eq!(asked(chunked).await, (Ok("200 OK: ok".to_owned()), 1));
+        let refused = "HTTP/1.1 403 Forbidden\r\nContent-Length: 100\r\n\r\nno";
+        assert_eq!(asked(refused).await, (Err(Failed::new("status", "403 Forbidden: no".to_owned())), 1));
     }
 
     #[tokio::test]
