@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::health::replacement::{Ledger, Order, Wait, Ward, Who};
+use crate::health::replacement::{Ledger, Order, Stamp, Wait, Ward, Who};
 use crate::snapshot::Snapshot;
 
 /// Replacements that are over and still shown.
@@ -121,13 +121,23 @@ pub(super) struct Desk {
     running: BTreeMap<Who, Running>,
     finished: VecDeque<Arc<Finished>>,
     tallies: BTreeMap<Arc<str>, Tally>,
+    /// When the ledger was written down as it stands; `None`: it has to be.
+    pub(super) written: Option<Stamp>,
     /// By how much a ceiling on probes stretches their intervals, in this generation.
     stretch: (u64, f64),
 }
 
 impl Desk {
     pub(super) fn new(ward: Ward) -> Desk {
-        Desk { ward, running: BTreeMap::new(), finished: VecDeque::new(), tallies: BTreeMap::new(), stretch: (0, 1.0) }
+        let written = Some(ward.ledger().now());
+        Desk {
+            ward,
+            running: BTreeMap::new(),
+            finished: VecDeque::new(),
+            tallies: BTreeMap::new(),
+            written,
+            stretch: (0, 1.0),
+        }
     }
 
     pub(super) fn overview(&self) -> Overview {
@@ -180,6 +190,7 @@ impl Desk {
         if is_here {
             self.end(&one.who, &one.id);
             self.ward.give_up(&one.order);
+            self.written = None;
             self.count(&one.who.0, |tally| tally.dropped += 1);
         }
         is_here

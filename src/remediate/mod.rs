@@ -30,7 +30,7 @@ use crate::clock;
 use crate::config::{Action, Remediation};
 use crate::discovery::supervised;
 use crate::health::MemberId;
-use crate::health::replacement::{Against, Answer, Order, Patient, Rule, Turn, Wait, Ward, Who};
+use crate::health::replacement::{Against, Answer, Ledger, Order, Patient, Rule, Turn, Wait, Ward, Who};
 use crate::snapshot::{Served, Snapshot};
 use crate::telemetry::EventLog;
 use desk::Desk;
@@ -41,6 +41,12 @@ const AT_ONCE: usize = 8;
 
 /// Of those who are told at the end by name.
 const NAMED: usize = 10;
+
+/// A wall clock that was set is seen within so long, and written down.
+const TICK: Duration = Duration::from_secs(5);
+
+/// At the end the disk has so long.
+const LAST_WRITE: Duration = Duration::from_secs(2);
 
 /// Looks that follow each other take at least so long.
 const LEAST: Duration = Duration::from_millis(50);
@@ -235,15 +241,19 @@ impl Remediator {
     async fn attend(self: Arc<Self>) {
         loop {
             let next = self.look().await;
-            let rest = async {
+            self.keep().await;
+            let mut rest = std::pin::pin!(async {
                 match next {
                     Some(at) => tokio::time::sleep(at.saturating_sub(clock::monotonic()).max(LEAST)).await,
                     None => std::future::pending().await,
                 }
-            };
-            tokio::select! {
-                () = self.wake.notified() => {}
-                () = rest => {}
+            });
+            loop {
+                tokio::select! {
+                    () = self.wake.notified() => break,
+                    () = &mut rest => break,
+                    () = tokio::time::sleep(TICK), if self.keeps() => self.keep().await,
+                }
             }
         }
     }
@@ -282,13 +292,64 @@ impl Remediator {
         next
     }
 
+    /// Whether there is something that the next process has to know.
+    fn keeps(&self) -> bool {
+        let desk = self.desk();
+        self.store.dir().is_some() && (desk.written.is_none() || !desk.ward.ledger().is_empty())
+    }
+
+    /// Writes the ledger down where the last one would mislead the next process; where that fails, at the next look.
+    async fn keep(&self) {
+        if !self.keeps() {
+            return;
+        }
+        let _turn = self.turn.lock().await;
+        let ledger = {
+            let mut desk = self.desk();
+            desk.ward.advance(clock::monotonic(), wall());
+            let ledger = desk.ward.ledger();
+            if desk.written.is_some_and(|written| !ledger.is_stale(written)) {
+                return;
+            }
+            ledger.clone()
+        };
+        let _ = self.write(&ledger).await;
+    }
+
+    /// Writes the ledger down for the next process, at the end; not for ever.
+    pub async fn close(&self) {
+        if !self.keeps() {
+            return;
+        }
+        let write = async {
+            let _turn = self.turn.lock().await;
+            let ledger = {
+                let mut desk = self.desk();
+                desk.ward.advance(clock::monotonic(), wall());
+                desk.ward.ledger().clone()
+            };
+            self.write(&ledger).await
+        };
+        let written = tokio::time::timeout(LAST_WRITE, write).await;
+        if let Err(cause) = written.unwrap_or_else(|_| Err("it takes too long".to_owned())) {
+            tracing::warn!(target: "remediate", cause, "what was replaced could not be written down at the end");
+        }
+    }
+
+    /// The turn is ours: one ledger after the other.
+    async fn write(&self, ledger: &Ledger) -> std::result::Result<(), String> {
+        self.store.save(ledger).await?;
+        self.desk().written = Some(ledger.now());
+        Ok(())
+    }
+
     /// Writes down what is about to be done. Where that fails it is taken back.
     async fn note(&self, orders: &[Order]) -> std::result::Result<(), String> {
         if orders.is_empty() {
             return Ok(());
         }
         let ledger = self.desk().ward.ledger().clone();
-        let Err(cause) = self.store.save(&ledger).await else { return Ok(()) };
+        let Err(cause) = self.write(&ledger).await else { return Ok(()) };
         for order in orders.iter().rev() {
             let is_news = self.desk().ward.take_back(order);
             let snapshot = self.snapshot.load();
@@ -408,7 +469,7 @@ impl Remediator {
     /// as if it had been done.
     async fn note_dropped(&self) {
         let ledger = self.desk().ward.ledger().clone();
-        let _ = self.store.save(&ledger).await;
+        let _ = self.write(&ledger).await;
     }
 
     async fn carry_out(

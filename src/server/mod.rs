@@ -169,6 +169,7 @@ async fn serve(
     signals::until_the_end(ears, limit, &control, &floor, &reloader).await;
     following.abort();
     replacing.abort();
+    remediator.close().await;
     keeping_up.abort();
     control.stop();
     floor.stop();

@@ -521,3 +521,31 @@ fn a_wall_clock_that_jumps_makes_no_room_and_hours_between_two_processes_do() {
     proxy.await_event(0, &[("kind", "remediation"), ("to", "done")]);
     assert_eq!(desk.told().len(), 3);
 }
+
+#[test]
+fn a_wall_clock_that_is_set_ahead_makes_no_room_for_the_next_process() {
+    for end in ["TERM", "KILL"] {
+        let desk = Desk::new();
+        let wall = desk.at("wall");
+        fs::write(&wall, "+0\n").expect("ours");
+        let (first, second) = (broken(), broken());
+        let pool = web(&[&first, &second], &format!("{AFTER}, {}", desk.command("true")));
+        let config = format!("{}{pool}", desk.state_dir());
+        let mut proxy = by_the_clock(&config, &wall);
+        proxy.await_event(0, &[("kind", "remediation"), ("to", "deferred")]);
+        let record = || fs::read_to_string(desk.at("state/remediation.json")).unwrap_or_default();
+        let before = record();
+        let part = desk.at("wall.part");
+        fs::write(&part, "+3d\n").and_then(|()| fs::rename(&part, &wall)).expect("ours");
+        if end == "KILL" {
+            eventually("it is written down", || record() != before);
+        }
+        proxy.signal(end);
+        proxy.wait();
+        let again = by_the_clock(&config, &wall);
+        for origin in [&first, &second] {
+            assert_eq!(await_decision(&again, origin, "deferred").text("reason"), "hour", "{end}");
+        }
+        assert_eq!((decisions(&again, "started"), desk.told().len()), (0, 1), "{end}");
+    }
+}

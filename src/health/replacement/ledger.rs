@@ -13,6 +13,9 @@ const HOUR: Duration = Duration::from_secs(3600);
 const HALF_A_DAY: Duration = Duration::from_secs(12 * 3600);
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
+/// Between two clocks that nobody sets there is less, within [`HOUR`].
+const JUMP: Duration = Duration::from_secs(10);
+
 /// Over how long replacements are counted, and whose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Limit {
@@ -133,6 +136,19 @@ impl Ledger {
     /// Now, as it was told last.
     pub fn now(&self) -> Stamp {
         self.now
+    }
+
+    /// Nothing counts.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty() && self.lost_at.is_none()
+    }
+
+    /// Whether one that was written down at `written` would mislead who goes on from there: a clock has been set since, which
+    /// he cannot see, or it is long ago.
+    pub fn is_stale(&self, written: Stamp) -> bool {
+        let counted = self.now.counted.saturating_sub(written.counted);
+        let as_counted = written.wall.saturating_add(counted);
+        counted >= HOUR || self.now.wall.abs_diff(as_counted) >= JUMP
     }
 
     /// What counts, oldest first.
@@ -275,6 +291,27 @@ mod tests {
         assert_eq!(lost.free_in(Limit::Global, "", 9), Some(Duration::ZERO));
         lost.advance(DAY, NOON + DAY);
         assert_eq!((lost.full(&limits, 9), lost.lost_at()), (None, None));
+    }
+
+    #[test]
+    fn what_is_written_down_is_stale_after_an_hour_and_when_a_clock_was_set() {
+        let rows: [(&str, Moves, bool); 6] = [
+            ("at once", &[(0, 0)], false),
+            ("a while", &[(59, 59)], false),
+            ("an hour", &[(60, 60)], true),
+            ("set ahead", &[(0, 600)], true),
+            ("set back", &[(1, -1)], true),
+            ("set ahead and back", &[(1, 600), (1, -598)], true),
+        ];
+        for (what, moves, expected) in rows {
+            let written = after(&[]).now();
+            assert_eq!(after(moves).is_stale(written), expected, "{what}");
+        }
+        // Written down after the clock was set, it makes no room for the next process.
+        let set = after(&[(1, 1), (0, 48 * 60)]);
+        let again =
+            Ledger::resumed(Duration::ZERO, NOON + MINUTE * (1 + 48 * 60), set.now(), set.entries().to_vec(), None);
+        assert_eq!(again.free_in(Limit::Hour, "web", 1), Some(MINUTE * 59));
     }
 
     #[test]
