@@ -187,7 +187,7 @@ pub(super) struct RemediationKeys {
 )]
 pub(super) struct WebhookKeys {
     pub(super) url: Written<Text>,
-    pub(super) secret: Written<Text>,
+    pub(super) secret: Written<Unquoted>,
     pub(super) secret_file: Written<Text>,
     pub(super) timeout: Written<Duration>,
     pub(super) retries: Written<u64>,

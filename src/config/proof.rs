@@ -46,6 +46,13 @@ impl fmt::Debug for Secret {
 #[derive(Clone)]
 pub(super) struct Unquoted(String);
 
+impl Unquoted {
+    /// The secret.
+    pub(super) fn text(&self) -> &str {
+        &self.0
+    }
+}
+
 impl Spelling for Unquoted {
     const EXPECTED: &'static str = "text";
 

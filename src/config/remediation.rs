@@ -146,10 +146,13 @@ fn webhook(keys: &WebhookKeys, read: &mut Reading<'_>) -> Option<Webhook> {
     let url = read.text("url", &keys.url, url);
     let timeout = read.span("timeout", &keys.timeout, TICK..=Duration::from_secs(300));
     let retries = read.count("retries", &keys.retries, 0..=10);
-    let text = read.text("secret", &keys.secret, |text| match text {
-        "" => Err("the secret is empty; whoever knows it can have members replaced".to_owned()),
-        text => Ok(Secret::Text(text.to_owned())),
-    });
+    let text = match keys.secret.as_ref().map(|Spelled(secret)| secret.text()) {
+        Some("") => {
+            read.error("secret", "the secret is empty; whoever knows it can have members replaced");
+            None
+        }
+        text => text.map(|text| Secret::Text(text.to_owned())),
+    };
     let file = read.text("secret_file", &keys.secret_file, |path| whole_path("secret_file", path).map(Secret::File));
     match (keys.secret.is_some(), keys.secret_file.is_some()) {
         (true, true) => read.error("secret_file", "`secret` and `secret_file` are two secrets; keep one"),
