@@ -126,22 +126,22 @@ fn unusable(path: &Path) -> Option<String> {
 fn replacers(config: &Config, places: &Places) -> Vec<Problem> {
     let mut problems = Vec::new();
     for (name, pool) in &config.pools {
-        let (path, what, need) = match pool.remediation.as_ref().map(|remediation| &remediation.action) {
-            Some(Action::Command { argv, .. }) => (Path::new(&argv[0]), "run", Access::EXEC_OK),
-            Some(Action::Webhook(Webhook { secret: Secret::File(path), .. })) => {
-                (path.as_path(), "read", Access::READ_OK)
+        let missing = match pool.remediation.as_ref().map(|remediation| &remediation.action) {
+            Some(Action::Command { argv, .. }) => {
+                let path = Path::new(&argv[0]);
+                let why = match path.is_dir() {
+                    true => Some("it is a directory".to_owned()),
+                    false => access(path, Access::EXEC_OK).err().map(|error| error.to_string()),
+                };
+                why.map(|why| format!("`{}` cannot be run here: {why}", path.display()))
             }
-            _ => continue,
+            Some(Action::Webhook(Webhook { secret: Secret::File(path), .. })) => {
+                let why = crate::remediate::read_secret(path).err();
+                why.map(|why| format!("`secret_file` {} {why}", path.display()))
+            }
+            _ => None,
         };
-        let missing = match path.is_dir() {
-            true => Some("it is a directory".to_owned()),
-            false => access(path, need).err().map(|error| error.to_string()),
-        };
-        problems.extend(
-            missing.map(|why| {
-                places.remediation_advice(name, format!("`{}` cannot be {what} here: {why}", path.display()))
-            }),
-        );
+        problems.extend(missing.map(|message| places.remediation_advice(name, message)));
     }
     problems
 }
@@ -230,7 +230,13 @@ mod tests {
         let rows =
             [("command: [/bin/sh]".to_owned(), None), ("command: [/no/such]".to_owned(), Some("cannot be run here"))];
         let hook = |path: String| format!("webhook: {{ url: \"http://a.test\", secret_file: {path} }}");
-        let files = [(hook(at("there.log")), None), (hook(at("no")), Some("cannot be read here"))];
+        fs::write(at("secret"), "open sesame\r\n").unwrap();
+        let files = [
+            (hook(at("secret")), None),
+            (hook(at("no")), Some("cannot be read: No such file")),
+            (hook(at("there.log")), Some("is empty")),
+            (hook("/dev/zero".to_owned()), Some("cannot be read: it is not a regular file")),
+        ];
         for (keys, expected) in rows.into_iter().chain(files) {
             let problems = replaced(&keys);
             let found = problems.iter().any(|problem| expected.is_some_and(|words| problem.contains(words)));

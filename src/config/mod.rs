@@ -55,7 +55,7 @@ pub use domain::*;
 pub use effective::{percent_decoded, sounds_secret};
 pub use problem::{Problem, Severity};
 pub use proof::{Proof, Secret};
-pub use regular::{O_NONBLOCK, open_regular};
+pub use regular::{O_NONBLOCK, line, open_regular};
 pub use roll::{load_roll, read_roll};
 
 use hidden::Hidden;

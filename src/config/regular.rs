@@ -8,6 +8,12 @@ use std::path::Path;
 /// `O_NONBLOCK`, which std does not name: asm-generic of Linux, and the BSDs.
 pub const O_NONBLOCK: i32 = if cfg!(target_os = "linux") { 0o4000 } else { 0x4 };
 
+/// What a file of one line holds: an editor ends the line, with or without CR, and that end is no part of it.
+pub fn line(bytes: &[u8]) -> &[u8] {
+    let Some(bytes) = bytes.strip_suffix(b"\n") else { return bytes };
+    bytes.strip_suffix(b"\r").unwrap_or(bytes)
+}
+
 /// Opens the file at `path` to be read; `None`: it is something else. Does not wait for a pipe's other end.
 ///
 /// # Errors

@@ -25,6 +25,7 @@ use tokio::task::AbortHandle;
 
 pub use desk::{By, Finished, Overview, Result as Ending, Running, Tally};
 pub use store::Store;
+pub use webhook::read_secret;
 
 use crate::clock;
 use crate::config::{Action, Remediation};

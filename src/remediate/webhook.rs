@@ -5,7 +5,9 @@
 //!
 //! Not here: what it is told (`notice`).
 
+use std::io::Read;
 use std::net::IpAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,7 +26,7 @@ use tokio_rustls::TlsConnector;
 
 use super::Failed;
 use super::signature::{FIELD, signature};
-use crate::config::{Secret, Tls, Webhook};
+use crate::config::{Secret, Tls, Webhook, line, open_regular};
 use crate::{clock, disk, tls};
 
 /// The first pause; each further one is twice as long, up to the longest.
@@ -85,14 +87,27 @@ async fn secret(secret: &Secret) -> Result<Vec<u8>, String> {
         Secret::File(path) => path.clone(),
     };
     let shown = path.display().to_string();
-    let read = disk::read(&path.clone(), move || std::fs::read(path)).await.map_err(|error| error.to_string());
-    let bytes = read.and_then(|read| read.map_err(|error| error.to_string()));
-    let bytes = bytes.map_err(|cause| format!("`secret_file` {shown} cannot be read: {cause}"))?;
-    let text = bytes.strip_suffix(b"\n").unwrap_or(&bytes);
-    match text.len() {
-        0 => Err(format!("`secret_file` {shown} is empty")),
-        1..=MOST_SECRET => Ok(text.to_vec()),
-        _ => Err(format!("`secret_file` {shown} has more than {MOST_SECRET} bytes")),
+    let read = disk::read(&path.clone(), move || read_secret(&path)).await;
+    let read = read.unwrap_or_else(|unread| Err(format!("cannot be read: {unread}")));
+    read.map_err(|why| format!("`secret_file` {shown} {why}"))
+}
+
+/// The secret that the file at `path` holds, without the end of its line.
+///
+/// # Errors
+/// What is wrong with it: it may be a pipe, a device, or far too much.
+pub fn read_secret(path: &Path) -> Result<Vec<u8>, String> {
+    let unread = |error: std::io::Error| format!("cannot be read: {error}");
+    let Some(file) = open_regular(path).map_err(unread)? else {
+        return Err("cannot be read: it is not a regular file".to_owned());
+    };
+    let mut bytes = Vec::new();
+    // Of the end of its line two bytes, and one more, which would be too much.
+    file.take(MOST_SECRET as u64 + 3).read_to_end(&mut bytes).map_err(unread)?;
+    match line(&bytes) {
+        [] => Err("is empty".to_owned()),
+        secret if secret.len() > MOST_SECRET => Err(format!("has more than {MOST_SECRET} bytes")),
+        secret => Ok(secret.to_vec()),
     }
 }
 
@@ -251,7 +266,18 @@ mod tests {
     async fn a_secret_in_a_file_ends_before_the_end_of_its_line() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("secret");
-        for (held, expected) in [("s3cret\n", Ok(&b"s3cret"[..])), ("s3 \n\n", Ok(b"s3 \n")), ("\n", Err("is empty"))] {
+        let (most, more) = ("x".repeat(MOST_SECRET), "x".repeat(MOST_SECRET + 1));
+        let rows = [
+            ("s3cret\n", Ok(&b"s3cret"[..])),
+            ("s3cret\r\n", Ok(b"s3cret")),
+            ("s3cret\r", Ok(b"s3cret\r")),
+            ("s3 \n\n", Ok(b"s3 \n")),
+            ("\n", Err("is empty")),
+            ("\r\n", Err("is empty")),
+            (&format!("{most}\r\n"), Ok(most.as_bytes())),
+            (&more, Err("has more than 4096 bytes")),
+        ];
+        for (held, expected) in rows {
             std::fs::write(&path, held).unwrap();
             match (secret(&Secret::File(path.clone())).await, expected) {
                 (Ok(read), Ok(expected)) => assert_eq!(read, expected),
@@ -261,5 +287,9 @@ mod tests {
         }
         let gone = secret(&Secret::File(folder.path().join("gone"))).await.unwrap_err();
         assert!(gone.contains("cannot be read"), "{gone}");
+        for odd in ["/dev/zero", "/dev"] {
+            let refused = secret(&Secret::File(odd.into())).await.unwrap_err();
+            assert!(refused.contains("not a regular file"), "{odd}: {refused}");
+        }
     }
 }
