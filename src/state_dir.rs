@@ -9,6 +9,8 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use crate::config::{O_NONBLOCK, open_regular};
+
 /// A larger file is none of ours.
 const MAX_BYTES: u64 = 64 << 20;
 
@@ -47,7 +49,7 @@ impl StateDir {
     pub fn open(path: &Path) -> Result<StateDir, StateDirError> {
         let unusable = |cause| StateDirError::Unusable { path: path.to_owned(), cause };
         DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(unusable)?;
-        let lock = ours().create(true).truncate(false).open(path.join(LOCK)).map_err(unusable)?;
+        let lock = ours(&path.join(LOCK), OpenOptions::new().truncate(false)).map_err(unusable)?;
         match lock.try_lock() {
             Ok(()) => Ok(StateDir { path: path.to_owned(), lock }),
             Err(TryLockError::WouldBlock) => Err(StateDirError::Taken(path.to_owned())),
@@ -65,9 +67,10 @@ impl StateDir {
     /// # Errors
     /// It cannot be read.
     pub fn read(&self, name: &str) -> io::Result<Option<Vec<u8>>> {
-        let file = match File::open(self.path.join(name)) {
+        let path = self.path.join(name);
+        let file = match open_regular(&path) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-            file => file?,
+            file => file?.ok_or_else(|| odd(&path))?,
         };
         let mut bytes = Vec::new();
         file.take(MAX_BYTES).read_to_end(&mut bytes)?;
@@ -81,7 +84,7 @@ impl StateDir {
     /// It cannot be written.
     pub fn write(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
         let (path, part) = (self.path.join(name), self.path.join(format!("{name}.part")));
-        let mut file = ours().create(true).truncate(true).open(&part)?;
+        let mut file = ours(&part, OpenOptions::new().truncate(true))?;
         file.write_all(bytes)?;
         file.sync_all()?;
         fs::rename(&part, &path)?;
@@ -97,10 +100,18 @@ impl StateDir {
     }
 }
 
-fn ours() -> OpenOptions {
-    let mut options = OpenOptions::new();
-    options.write(true).mode(0o600);
-    options
+/// Opens the file at `path` to be written, and makes it where it is not there. Does not wait for a pipe's other end.
+fn ours(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
+    // Before it is opened, which a pipe would notice; and again, since another one may have come in its place.
+    if fs::metadata(path).is_ok_and(|meta| !meta.is_file()) {
+        return Err(odd(path));
+    }
+    let file = options.write(true).create(true).mode(0o600).custom_flags(O_NONBLOCK).open(path)?;
+    if file.metadata()?.is_file() { Ok(file) } else { Err(odd(path)) }
+}
+
+fn odd(path: &Path) -> io::Error {
+    io::Error::other(format!("{} is not a regular file", path.display()))
 }
 
 #[cfg(test)]
@@ -119,6 +130,26 @@ mod tests {
         fs::write(folder.path().join("file"), "").unwrap();
         let error = StateDir::open(&folder.path().join("file")).unwrap_err().to_string();
         assert!(error.contains("cannot be used"), "{error}");
+    }
+
+    #[test]
+    fn a_pipe_in_place_of_a_file_keeps_nobody_waiting() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = |name: &str| {
+            let path = folder.path().join(name);
+            assert!(std::process::Command::new("mkfifo").arg(&path).status().is_ok_and(|status| status.success()));
+            path
+        };
+        let lock = pipe(LOCK);
+        let error = StateDir::open(folder.path()).unwrap_err().to_string();
+        assert!(error.contains("lock is not a regular file"), "{error}");
+        fs::remove_file(lock).unwrap();
+        let dir = StateDir::open(folder.path()).unwrap();
+        pipe("a");
+        assert!(dir.read("a").unwrap_err().to_string().contains("is not a regular file"));
+        dir.set_aside("a").unwrap();
+        pipe("a.part");
+        assert!(dir.write("a", b"one").unwrap_err().to_string().contains("is not a regular file"));
     }
 
     #[test]
