@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::address::host_name;
 use super::domain::{Action, Probe, Remediation, Webhook};
 use super::file::{AllRemediationKeys, RemediationKeys, WebhookKeys};
 use super::proof::Secret;
@@ -181,7 +182,16 @@ fn url(text: &str) -> Result<http::Uri, String> {
         (Some(_), Some(authority)) if authority.as_str().contains('@') => {
             Err(format!("`{shown}`: name and password have no place here; the request is signed with `secret`"))
         }
-        (Some(_), Some(authority)) if !authority.host().is_empty() => Ok(url),
+        (Some(_), Some(authority)) if !authority.host().is_empty() => {
+            let host = authority.host();
+            let name = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+            host_name(name)?;
+            match authority.as_str()[host.len()..].strip_prefix(':') {
+                None | Some("") => Ok(url),
+                Some(port) if port.parse::<u16>().is_ok_and(|port| port > 0) => Ok(url),
+                Some(port) => Err(format!("`{shown}`: `{port}` is not a port; write 1 to 65535")),
+            }
+        }
         _ => Err(format!("`{shown}` names no host")),
     }
 }
@@ -190,5 +200,35 @@ fn whole_path(key: &str, text: &str) -> Result<PathBuf, String> {
     match text.starts_with('/') && !text.contains('\0') {
         true => Ok(PathBuf::from(text)),
         false => Err(format!("`{key}` is a whole path, such as `/var/lib/pulsegate`, not `{}`", shown(text))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_that_cannot_work_is_refused() {
+        let rows = [
+            ("https://ops.example", None),
+            ("https://ops.example:8443/replace?now", None),
+            ("http://ops.example?now", None),
+            ("http://[::1]:80/", None),
+            ("http://ops.example:/", None),
+            ("http://ops.example:0/", Some("`0` is not a port; write 1 to 65535")),
+            ("http://ops.example:99999/", Some("`99999` is not a port; write 1 to 65535")),
+            ("http://[::1]:65536", Some("`65536` is not a port; write 1 to 65535")),
+            ("http://10.0.0.256/", Some("it looks like an IPv4 address and is none")),
+            ("http://-ops.example/", Some("no `-` at its ends")),
+            ("ops.example/replace", Some("begins with `https://`")),
+            ("http:///replace", Some("")),
+        ];
+        for (text, expected) in rows {
+            match (url(text), expected) {
+                (Ok(_), None) => {}
+                (Err(message), Some(words)) => assert!(message.contains(words), "{text}: {message}"),
+                (read, _) => panic!("{text}: {read:?}"),
+            }
+        }
     }
 }

@@ -152,6 +152,8 @@ fn request(url: &Uri, secret: &[u8], id: &str, notice: Bytes) -> Result<Request<
     let mut request = Request::new(Full::new(notice));
     *request.method_mut() = Method::POST;
     let path = url.path_and_query().map_or("/", |path| path.as_str());
+    // A path that is not written is the root (RFC 9112 section 3.2.1).
+    let path = if path.starts_with('?') { format!("/{path}") } else { path.to_owned() };
     *request.uri_mut() = path.parse().map_err(|error| format!("{path}: {error}"))?;
     let field = |text: &str| HeaderValue::from_str(text).map_err(|error| error.to_string());
     let host = url.authority().map_or("", |authority| authority.as_str());
@@ -250,6 +252,14 @@ mod tests {
         let result = call(&webhook, "id", Bytes::from_static(b"{}")).await;
         server.abort();
         (result, times.load(std::sync::atomic::Ordering::Relaxed))
+    }
+
+    #[test]
+    fn a_url_without_a_path_asks_for_the_root() {
+        for (url, target) in [("http://a.test", "/"), ("http://a.test?x=1", "/?x=1"), ("http://a.test/b?c", "/b?c")] {
+            let request = request(&url.parse().unwrap(), b"s", "id", Bytes::new()).unwrap();
+            assert_eq!(request.uri().to_string(), target, "{url}");
+        }
     }
 
     #[tokio::test]
