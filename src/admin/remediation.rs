@@ -46,7 +46,7 @@ pub struct RemediationView {
 pub struct LimitView {
     /// How many it allows.
     limit: u32,
-    /// How many it counts now.
+    /// How many it counts now; all of them while an earlier record is lost.
     used: usize,
     /// The window's length.
     window_ms: f64,
@@ -82,7 +82,8 @@ pub struct WaitingView {
     /// Since when no probe of it has passed.
     #[schema(format = DateTime)]
     unpassed_since: String,
-    /// What it waits for: `hour`, `day` or `global`, a limit; `shared`, another pool of its machine; `unnoted`, the disk.
+    /// What it waits for: `hour`, `day` or `global`, a limit; `lost`, since an earlier record is, and every limit counts as used
+    /// up; `shared`, another pool of its machine; `unnoted`, the disk.
     reason: &'static str,
     /// The pool whose limit it is, or where its machine does not fail; null where it is none's.
     of: Option<String>,
@@ -227,7 +228,7 @@ impl LimitView {
         let room_in = ledger.free_in(limit, pool, most).filter(|room_in| !room_in.is_zero());
         LimitView {
             limit: most,
-            used: ledger.used(limit, pool),
+            used: ledger.spent(limit, pool, most),
             window_ms: millis(limit.span()),
             room_at: room_in.map(|room_in| time_of(clock::monotonic() + room_in)),
         }
@@ -245,6 +246,7 @@ impl PoolRemediationView {
                 let since = member.unpassed_since();
                 let of = match wait {
                     Wait::Shared(pool) => Some(pool.to_string()),
+                    Wait::Full(full) if full.is_lost => None,
                     Wait::Full(full) => Some(full.pool.to_string()).filter(|pool| !pool.is_empty()),
                     Wait::Unnoted => None,
                 };

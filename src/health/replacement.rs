@@ -91,6 +91,7 @@ impl Wait {
     /// The word used in logs and API.
     pub fn as_str(&self) -> &'static str {
         match self {
+            Wait::Full(full) if full.is_lost => "lost",
             Wait::Full(full) => full.limit.as_str(),
             Wait::Shared(_) => "shared",
             Wait::Unnoted => "unnoted",
@@ -100,7 +101,10 @@ impl Wait {
     /// Whether it is the same reason, though it may last longer or shorter.
     fn is_like(&self, other: &Wait) -> bool {
         match (self, other) {
-            (Wait::Full(one), Wait::Full(other)) => one.limit == other.limit && one.pool == other.pool,
+            (Wait::Full(one), Wait::Full(other)) if one.is_lost && other.is_lost => true,
+            (Wait::Full(one), Wait::Full(other)) => {
+                (one.limit, &one.pool, one.is_lost) == (other.limit, &other.pool, other.is_lost)
+            }
             (one, other) => one == other,
         }
     }

@@ -158,7 +158,11 @@ pub fn why(wait: &Wait) -> String {
     match wait {
         Wait::Shared(pool) => format!("its machine serves pool {pool} too, and does not fail there"),
         Wait::Unnoted => "what is done cannot be noted down".to_owned(),
-        Wait::Full(Full { limit, pool, most, free_in }) => {
+        Wait::Full(Full { free_in, is_lost: true, .. }) => {
+            let until = free_in.map_or_else(String::new, |free_in| format!("; the next one in {}", spell(free_in)));
+            format!("an earlier record of what was replaced is lost, so every limit counts as used up{until}")
+        }
+        Wait::Full(Full { limit, pool, most, free_in, .. }) => {
             let room = match free_in {
                 Some(free_in) => format!("the next one in {}", spell(*free_in)),
                 None => "nobody is".to_owned(),
@@ -174,9 +178,10 @@ pub fn why(wait: &Wait) -> String {
 
 /// How much of a pool's own limits is used.
 pub fn used(ward: &Ward, pool: &str, rule: &Remediation) -> String {
-    let used = |limit| ward.ledger().used(limit, pool);
-    let (hour, day) = (used(Limit::Hour), used(Limit::Day));
-    format!("{hour} of {} within an hour, {day} of {} within a day", rule.limits.per_hour, rule.limits.per_day)
+    let (per_hour, per_day) = (rule.limits.per_hour, rule.limits.per_day);
+    let spent = |limit, most| ward.ledger().spent(limit, pool, most);
+    let (hour, day) = (spent(Limit::Hour, per_hour), spent(Limit::Day, per_day));
+    format!("{hour} of {per_hour} within an hour, {day} of {per_day} within a day")
 }
 
 /// How many have come to wait in each way.

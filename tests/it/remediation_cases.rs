@@ -275,8 +275,23 @@ fn a_record_that_is_damaged_counts_as_used_up() {
     let proxy = Proxy::start(&format!("{}{pool}", desk.state_dir()));
     let said = proxy.await_log("that it is damaged", 0, |line| line.text("target") == "remediate");
     assert!(said.is_error() && said.text("message").contains("remediation.json.damaged"), "{}", said.raw);
-    await_decision(&proxy, &member, "deferred");
-    assert!(remediation(&proxy)["lost_at"].is_string());
+    let deferred = await_decision(&proxy, &member, "deferred");
+    assert_eq!(deferred.text("reason"), "lost", "{}", deferred.raw);
+    assert!(deferred.text("message").contains("an earlier record of what was replaced is lost"), "{}", deferred.raw);
+    let asked = proxy.admin_post(&format!("/api/v1/pools/web/members/{}/replace", member.address()), &[]);
+    assert!(asked.status == 409 && asked.text().contains("is lost"), "{}", asked.text());
+    let view = remediation(&proxy);
+    let pool = &view["pools"][0];
+    assert!(view["lost_at"].is_string());
+    assert_eq!(
+        (&pool["hour"]["used"], &pool["day"]["used"], &view["global"]["used"]),
+        (&1.into(), &3.into(), &10.into()),
+        "{view}"
+    );
+    assert_eq!((&pool["waiting"][0]["reason"], &pool["waiting"][0]["of"]), (&"lost".into(), &Value::Null), "{view}");
+    let scrape = Scrape::of(&proxy);
+    assert_eq!(scrape.value("remediation_used{pool=\"web\",limit=\"day\"}"), 3.0);
+    assert_eq!(scrape.value("remediation_record_lost"), 1.0);
     assert_eq!(fs::read_to_string(desk.at("state/remediation.json.damaged")).expect("kept"), "{ half of it");
 }
 

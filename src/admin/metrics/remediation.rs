@@ -54,9 +54,9 @@ pub fn remediation(page: &mut Page, control: &Control, pools: &[PoolFacts]) {
         }
     });
     page.family(&metrics::REMEDIATION_USED, |series| {
-        for (pool, _) in &rules {
-            for limit in [Limit::Hour, Limit::Day] {
-                series.add(&[*pool, limit.as_str()], overview.ledger.used(limit, pool) as f64);
+        for (pool, limits) in &rules {
+            for (limit, most) in [(Limit::Hour, limits.per_hour), (Limit::Day, limits.per_day)] {
+                series.add(&[*pool, limit.as_str()], overview.ledger.spent(limit, pool, most) as f64);
             }
         }
     });
@@ -66,6 +66,8 @@ pub fn remediation(page: &mut Page, control: &Control, pools: &[PoolFacts]) {
             series.add(&[*pool, Limit::Day.as_str()], limits.per_day.into());
         }
     });
-    page.single(&metrics::REMEDIATION_GLOBAL_USED, overview.ledger.used(Limit::Global, "") as f64);
-    page.single(&metrics::REMEDIATION_GLOBAL_LIMIT, snapshot.config.max_global.into());
+    let max_global = snapshot.config.max_global;
+    page.single(&metrics::REMEDIATION_GLOBAL_USED, overview.ledger.spent(Limit::Global, "", max_global) as f64);
+    page.single(&metrics::REMEDIATION_GLOBAL_LIMIT, max_global.into());
+    page.single(&metrics::REMEDIATION_LOST, u8::from(overview.ledger.lost_at().is_some()).into());
 }

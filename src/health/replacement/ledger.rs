@@ -85,6 +85,8 @@ pub struct Full {
     pub most: u32,
     /// In how long there is room again, if the clocks go on as they do; `None`: never.
     pub free_in: Option<Duration>,
+    /// Not what was replaced fills it, or not for as long: an earlier ledger is lost.
+    pub is_lost: bool,
 }
 
 /// Replacements as far as they count, oldest first.
@@ -180,17 +182,34 @@ impl Ledger {
         self.left(limit, pool).len()
     }
 
+    /// How many of `most` are used up under a limit: all of them while it is not known what was in an earlier ledger.
+    pub fn spent(&self, limit: Limit, pool: &str, most: u32) -> usize {
+        let used = self.used(limit, pool);
+        match self.lost_for(limit).is_zero() {
+            true => used,
+            false => used.max(most as usize),
+        }
+    }
+
     /// In how long there is room under a limit that allows `most`: zero where there is, `None` where there never is.
     pub fn free_in(&self, limit: Limit, pool: &str, most: u32) -> Option<Duration> {
         if most == 0 {
             return None;
         }
-        let lost = self.lost_at.and_then(|at| left_of(at, self.now, limit.span())).unwrap_or_default();
+        Some(self.filled_for(limit, pool, most).max(self.lost_for(limit)))
+    }
+
+    /// How long what was replaced fills a limit that allows `most`, which is not zero.
+    fn filled_for(&self, limit: Limit, pool: &str, most: u32) -> Duration {
         let mut left = self.left(limit, pool);
         left.sort_unstable();
         let over = (left.len() + 1).saturating_sub(most as usize);
-        let entries = over.checked_sub(1).map_or(Duration::ZERO, |last| left[last]);
-        Some(entries.max(lost))
+        over.checked_sub(1).map_or(Duration::ZERO, |last| left[last])
+    }
+
+    /// How long a ledger that is lost fills a limit.
+    fn lost_for(&self, limit: Limit) -> Duration {
+        self.lost_at.and_then(|at| left_of(at, self.now, limit.span())).unwrap_or_default()
     }
 
     /// Why nothing may be replaced that counts for these pools; `None`: it may. Of several limits the one that lasts longest.
@@ -201,7 +220,8 @@ impl Ledger {
         let all = of_pools.chain([(Limit::Global, Arc::from(""), max_global)]);
         let full = all.filter_map(|(limit, pool, most)| {
             let free_in = self.free_in(limit, &pool, most);
-            (free_in != Some(Duration::ZERO)).then_some(Full { limit, pool, most, free_in })
+            let is_lost = most > 0 && self.lost_for(limit) > self.filled_for(limit, &pool, most);
+            (free_in != Some(Duration::ZERO)).then_some(Full { limit, pool, most, free_in, is_lost })
         });
         full.max_by_key(|full| full.free_in.unwrap_or(Duration::MAX))
     }
@@ -286,9 +306,16 @@ mod tests {
         assert_eq!(free_in(&again(NOON - MINUTE * 600)), MINUTE * 50, "set back meanwhile");
         let mut lost = Ledger::lost(Duration::ZERO, NOON);
         let limits = [(web(), Limits { per_hour: 9, per_day: 9 })];
-        assert_eq!(lost.full(&limits, 9).map(|full| (full.limit, full.free_in)), Some((Limit::Day, Some(DAY))));
+        let full = lost.full(&limits, 9).unwrap();
+        assert_eq!((full.limit, full.free_in, full.is_lost), (Limit::Day, Some(DAY), true));
+        let spent =
+            |ledger: &Ledger| [Limit::Hour, Limit::Day, Limit::Global].map(|limit| ledger.spent(limit, "web", 9));
+        assert_eq!((spent(&lost), spent(&before)), ([9, 9, 9], [1, 1, 1]));
+        let none = [(web(), Limits { per_hour: 0, per_day: 9 })];
+        assert_eq!(lost.full(&none, 9).map(|full| full.is_lost), Some(false), "it would not be without either");
         lost.advance(HOUR * 13, NOON + HOUR * 13);
         assert_eq!(lost.free_in(Limit::Global, "", 9), Some(Duration::ZERO));
+        assert_eq!(spent(&lost), [0, 9, 0]);
         lost.advance(DAY, NOON + DAY);
         assert_eq!((lost.full(&limits, 9), lost.lost_at()), (None, None));
     }

@@ -262,7 +262,7 @@ pub const REMEDIATION_QUEUED: Metric = gauge(
 pub const REMEDIATION_USED: Metric = gauge(
     "pulsegate_remediation_used",
     &["pool", "limit"],
-    "Replacements that count under the pool's limits, within the last hour and day.",
+    "Replacements that count under the pool's limits, within the last hour and day; as many as they allow while an earlier record is lost.",
 );
 
 pub const REMEDIATION_LIMIT: Metric = gauge(
@@ -276,6 +276,12 @@ pub const REMEDIATION_GLOBAL_USED: Metric =
 
 pub const REMEDIATION_GLOBAL_LIMIT: Metric =
     gauge("pulsegate_remediation_global_limit", &[], "How many all pools together are allowed within 12 hours.");
+
+pub const REMEDIATION_LOST: Metric = gauge(
+    "pulsegate_remediation_record_lost",
+    &[],
+    "Whether an earlier record of what was replaced is lost, so that every limit counts as used up: 1 or 0.",
+);
 
 pub const PROBES: Metric = counter(
     "pulsegate_probe_total",
@@ -434,6 +440,7 @@ pub const ALL: &[Metric] = &[
     REMEDIATION_LIMIT,
     REMEDIATION_GLOBAL_USED,
     REMEDIATION_GLOBAL_LIMIT,
+    REMEDIATION_LOST,
     PROBES,
     PROBE_DURATION,
     PROBE_AGE,
