@@ -301,8 +301,11 @@ impl Ward {
     /// Takes an order back that could not be noted down; true: it is told for the first time.
     pub fn take_back(&mut self, order: &Order) -> bool {
         self.give_up(order);
-        self.waiting.insert(order.who.clone(), Wait::Unnoted);
-        !order.was_unnoted
+        // By hand nobody waits who did not.
+        if order.is_due || order.was_unnoted {
+            self.waiting.insert(order.who.clone(), Wait::Unnoted);
+        }
+        !order.is_due || !order.was_unnoted
     }
 
     /// Nothing came of an order: it does not count, and is no chance given.

@@ -233,7 +233,7 @@ impl Remediator {
                 return Err(Refused::Full(words::why(&wait)));
             }
         };
-        if let Err(cause) = self.note(std::slice::from_ref(&order)).await {
+        if let Err(cause) = self.note(std::slice::from_ref(&order), By::Hand).await {
             return Err(Refused::Unnoted(cause));
         }
         self.begin(&subject, order, By::Hand).await
@@ -278,7 +278,7 @@ impl Remediator {
         let order = |turn| if let Turn::Start(order) = turn { Some(order) } else { None };
         let orders: Vec<Order> = orders.into_iter().filter_map(order).collect();
         // What cannot be noted down is told, and tried again at the next look.
-        if self.note(&orders).await.is_ok() {
+        if self.note(&orders, By::Rule).await.is_ok() {
             for order in orders {
                 let served = snapshot.pools.get(&*order.who.0);
                 if let Some(subject) = served.and_then(|served| Subject::of(served, order.who.1)) {
@@ -345,18 +345,26 @@ impl Remediator {
     }
 
     /// Writes down what is about to be done. Where that fails it is taken back.
-    async fn note(&self, orders: &[Order]) -> std::result::Result<(), String> {
+    async fn note(&self, orders: &[Order], by: By) -> std::result::Result<(), String> {
         if orders.is_empty() {
             return Ok(());
         }
         let ledger = self.desk().ward.ledger().clone();
         let Err(cause) = self.write(&ledger).await else { return Ok(()) };
         for order in orders.iter().rev() {
-            let is_news = self.desk().ward.take_back(order);
+            let is_news = {
+                let mut desk = self.desk();
+                let is_news = desk.ward.take_back(order);
+                desk.count(&order.who.0, |tally| match by {
+                    By::Rule => tally.deferred += u64::from(is_news),
+                    By::Hand => tally.refused += 1,
+                });
+                is_news
+            };
             let snapshot = self.snapshot.load();
             let served = snapshot.pools.get(&*order.who.0);
             if let Some(subject) = served.and_then(|served| Subject::of(served, order.who.1)).filter(|_| is_news) {
-                self.events.publish(words::unnoted(&subject, &cause));
+                self.events.publish(words::unnoted(&subject, by, &cause));
             }
         }
         Err(cause)

@@ -18,6 +18,7 @@ const DROPPED: &str = "dropped";
 const DEFERRED: &str = "deferred";
 const SPARED: &str = "spared";
 const OVER: &str = "over";
+const REFUSED: &str = "refused";
 
 /// It begins.
 pub fn started(subject: &Subject, order: &Order, by: By, used: &str, now: Duration) -> Event {
@@ -137,18 +138,20 @@ pub fn refused(subject: &Subject, wait: &Wait) -> Event {
         Severity::Warn,
         format!("member {member} of {pool} is not replaced, though an operator wants it: {}", why(wait)),
     );
-    (event.to, event.reason) = (Some("refused".to_owned()), Some(wait.as_str()));
+    (event.to, event.reason) = (Some(REFUSED.to_owned()), Some(wait.as_str()));
     event
 }
 
 /// It could not be noted down.
-pub fn unnoted(subject: &Subject, cause: &str) -> Event {
+pub fn unnoted(subject: &Subject, by: By, cause: &str) -> Event {
     let (member, pool) = (subject.member(), subject.pool());
-    let message = format!(
-        "member {member} of {pool} is due for replacement and deferred: that cannot be noted down in `state_dir`: {cause}"
-    );
+    let (how, to) = match by {
+        By::Rule => ("is due for replacement and deferred", DEFERRED),
+        By::Hand => ("is not replaced, though an operator wants it", REFUSED),
+    };
+    let message = format!("member {member} of {pool} {how}: that cannot be noted down in `state_dir`: {cause}");
     let mut event = about(subject, Severity::Error, message);
-    (event.to, event.reason) = (Some(DEFERRED.to_owned()), Some(Wait::Unnoted.as_str()));
+    (event.to, event.reason) = (Some(to.to_owned()), Some(Wait::Unnoted.as_str()));
     event.detail = Some(cause.to_owned());
     event
 }

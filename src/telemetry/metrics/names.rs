@@ -241,7 +241,7 @@ pub const MEMBER_TRANSITIONS: Metric = counter(
 pub const REMEDIATION: Metric = counter(
     "pulsegate_remediation_total",
     &["pool", "result"],
-    "Decisions on replacing members, of pools that do. Deferred: a limit was used up; spared: the machine serves another pool that does not fail there; refused: wanted by hand; queued: as many were under way as may be; dropped: given up before it began.",
+    "Decisions on replacing members, of pools that do. Deferred: a limit was used up, or it could not be noted down; spared: the machine serves another pool that does not fail there; refused: wanted by hand; queued: as many were under way as may be; dropped: given up before it began.",
 );
 
 pub const REMEDIATION_WAITING: Metric = gauge(
