@@ -108,6 +108,7 @@ fn a_member_that_fails_for_long_is_replaced_by_the_command_and_the_next_one_wait
     for (field, value) in expected {
         assert_eq!(notice[field], value, "{field} of {notice}");
     }
+    assert!(notice["failing_since"].is_string(), "{notice}");
     assert_eq!(
         (&notice["port"], &notice["last_probe"]["reason"]),
         (&first.port().into(), &"status".into()),
@@ -373,6 +374,7 @@ fn by_hand_a_member_is_replaced_within_the_limits() {
     let done = await_decision(&proxy, &first, "done");
     assert_eq!((desk.told()[0]["by"].as_str(), done.text("standing")), (Some("hand"), "disabled"), "{}", done.raw);
     assert_eq!(desk.told()[0]["id"], begun.json()["id"]);
+    assert_eq!(desk.told()[0].get("failing_since"), Some(&Value::Null), "it is well");
     let full = replace("web", &second.address());
     assert!(full.status == 409 && full.text().contains("within an hour"), "{}", full.text());
     assert_eq!(await_decision(&proxy, &second, "refused").text("reason"), "hour");
