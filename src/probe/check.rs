@@ -74,7 +74,7 @@ pub struct Recipe {
     question: Option<Question>,
     /// Of what the files held.
     seal: Option<u64>,
-    mask: Mask,
+    mask: Arc<Mask>,
 }
 
 /// What is asked of every member of a pool, and what answer is right.
@@ -102,7 +102,7 @@ impl Recipe {
             reuse: probe.reuse,
             question,
             seal: seals.iter().any(Option::is_some).then(|| together(seals)),
-            mask: Mask::of(probe.kind.secrets().into_iter().chain(proven)),
+            mask: Arc::new(Mask::of(probe.kind.secrets().into_iter().chain(proven))),
         })
     }
 
@@ -236,18 +236,18 @@ impl Check {
 
     /// Makes the probe, on the connection of the one before where these probes keep theirs and it still stands.
     pub async fn run_again(&self, kept: &mut Kept) -> Sample {
-        self.perform(kept, &mut Trail::new(Keep::NOTHING, self.recipe.timeout)).await
+        self.perform(kept, &mut Trail::new(Keep::NOTHING, &self.recipe)).await
     }
 
     /// The same, and keeps a little of what passed, in case that somebody wants to see it afterwards.
     pub async fn run_taped(&self, kept: &mut Kept) -> (Sample, Tracks<'_>) {
-        let mut trail = Trail::new(Keep::A_LITTLE, self.recipe.timeout);
+        let mut trail = Trail::new(Keep::A_LITTLE, &self.recipe);
         (self.perform(kept, &mut trail).await, Tracks { check: self, trail })
     }
 
     /// Makes the probe and keeps what passed. Where the answer's header decides, the body is read all the same.
     pub async fn record(&self) -> (Sample, Exchange) {
-        let mut trail = Trail::new(Keep::MUCH, self.recipe.timeout);
+        let mut trail = Trail::new(Keep::MUCH, &self.recipe);
         let sample = self.perform(&mut Kept::default(), &mut trail).await;
         (sample, Tracks { check: self, trail }.exchange())
     }
@@ -314,7 +314,8 @@ impl Check {
 
     async fn open(&self, request: &Request, way: &Way, trail: &mut Trail) -> Result<Session, Failure> {
         let stream = self.dial(trail).await?;
-        let unopened = |error: hyper::Error| Failure::http(&error, way.version, Stage::Waiting, &[]);
+        let unopened =
+            |error: hyper::Error| Failure::http(&error, way.version, Stage::Waiting, (&[], &self.recipe.mask));
         let (Some(tls), Some(name)) = (&way.tls, request.server_name()) else {
             return Session::open(stream, way.version, &trail.tape).await.map_err(unopened);
         };
@@ -399,6 +400,8 @@ pub(super) struct Trail {
     /// The answer has been read to its end.
     pub(super) complete: bool,
     keep: Keep,
+    /// What must not be shown of the answer.
+    pub(super) mask: Arc<Mask>,
     pub(super) body: Vec<u8>,
     /// The probe has failed already, and what still runs only shows more of the answer.
     decided: Option<Failure>,
@@ -406,11 +409,11 @@ pub(super) struct Trail {
 }
 
 impl Trail {
-    fn new(keep: Keep, timeout: Duration) -> Trail {
+    fn new(keep: Keep, recipe: &Recipe) -> Trail {
         let started = Instant::now();
         Trail {
             started,
-            deadline: started + timeout,
+            deadline: started + recipe.timeout,
             stage: Stage::Dialling,
             phases: Phases::default(),
             status: None,
@@ -418,6 +421,7 @@ impl Trail {
             script: Script::default(),
             complete: false,
             keep,
+            mask: recipe.mask.clone(),
             body: Vec::new(),
             decided: None,
             decided_at: None,
@@ -475,7 +479,9 @@ impl Trail {
         match (trouble, self.tape.tls_error()) {
             (Trouble::Answer(failure), _) => failure,
             (Trouble::Http(_), Some(error)) => Failure::tls(&error),
-            (Trouble::Http(error), None) => Failure::http(&error, version, self.stage, &self.tape.received()),
+            (Trouble::Http(error), None) => {
+                Failure::http(&error, version, self.stage, (&self.tape.received(), &self.mask))
+            }
         }
     }
 

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use rustls::AlertDescription;
 
+use super::mask::Mask;
 use super::way::Version;
 use crate::health::{Outcome, Reason};
 use crate::tls;
@@ -150,13 +151,13 @@ impl Failure {
         Failure::new(Reason::Protocol, "the member does not agree to the protocol that TLS offers it (ALPN)")
     }
 
-    /// The exchange of HTTP messages failed at `stage`; `began` is the beginning of what came.
-    pub(super) fn http(error: &hyper::Error, version: Version, stage: Stage, began: &[u8]) -> Failure {
+    /// The exchange of HTTP messages failed at `stage`; `began` is the beginning of what came, which may repeat a secret.
+    pub(super) fn http(error: &hyper::Error, version: Version, stage: Stage, (began, mask): (&[u8], &Mask)) -> Failure {
         if let Some(error) = io_within(error) {
             return Failure::io(error, stage);
         }
         if version == Version::Http2
-            && let Some(failure) = Failure::http2(error, began)
+            && let Some(failure) = Failure::http2(error, began, mask)
         {
             return failure;
         }
@@ -172,16 +173,16 @@ impl Failure {
         if error.is_parse_too_large() {
             return Failure::new(Reason::Protocol, "answer's header over 64 KiB or 100 fields");
         }
-        Failure::new(Reason::Protocol, format!("not HTTP/1 ({error}): began {}", quote(began)))
+        Failure::new(Reason::Protocol, format!("not HTTP/1 ({error}): began {}", mask.quote(began)))
     }
 
     /// A frame of HTTP/2 said so, or was none.
-    fn http2(error: &hyper::Error, began: &[u8]) -> Option<Failure> {
+    fn http2(error: &hyper::Error, began: &[u8], mask: &Mask) -> Option<Failure> {
         Some(match Frame::behind(error)? {
             Frame::Reset(why) => Failure::new(Reason::Reset, format!("the member reset the stream: {why}")),
             Frame::Goodbye(why) => Failure::new(Reason::Reset, format!("the member said GOAWAY: {why}")),
             Frame::Wrong(_) if !began.is_empty() && !is_http2(began) => {
-                Failure::new(Reason::Protocol, format!("not HTTP/2: began {}", quote(began)))
+                Failure::new(Reason::Protocol, format!("not HTTP/2: began {}", mask.quote(began)))
             }
             Frame::Wrong(why) => Failure::new(Reason::Protocol, format!("wrong HTTP/2: {why}")),
         })
@@ -227,12 +228,6 @@ fn io_within<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a io::Error> {
         cause = error.source();
     }
     None
-}
-
-/// The first bytes of something unexpected, fit for a log line.
-fn quote(bytes: &[u8]) -> String {
-    let some = &bytes[..bytes.len().min(32)];
-    format!("\"{}\"", some.escape_ascii())
 }
 
 #[cfg(test)]

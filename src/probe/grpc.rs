@@ -20,7 +20,8 @@ use tokio::time::Instant;
 use super::CheckError;
 use super::check::Trail;
 use super::fault::{Failure, Trouble};
-use super::http::{AGENT, fields, short, show};
+use super::http::{AGENT, fields, show};
+use super::mask::Mask;
 use super::proof::Proof;
 use super::way::{Request, Version, Way};
 use crate::config::{GrpcProbe, percent_decoded};
@@ -106,7 +107,7 @@ impl Question {
     /// Whether the answer is right.
     pub(super) async fn judge(&self, answer: http::Response<Incoming>, trail: &mut Trail) -> Result<(), Trouble> {
         let (head, mut body) = answer.into_parts();
-        if let Err(failure) = judge_head(head.status, &head.headers) {
+        if let Err(failure) = judge_head(head.status, &head.headers, &trail.mask) {
             trail.complete = body.is_end_stream();
             trail.decide(failure.clone());
             show(body, trail).await;
@@ -127,7 +128,7 @@ impl Question {
         trailers.iter().for_each(|trailers| trail.ends(trailers));
         // An answer without a message may have its status in the header, and nothing else.
         let last = trailers.as_ref().or(message.is_empty().then_some(&head.headers));
-        let verdict = self.judge_status(last).and_then(|()| served(&message));
+        let verdict = self.judge_status(last, &trail.mask).and_then(|()| served(&message));
         match &verdict {
             Ok(status) => trail.keep(format!("status: {}\n", status.word()).as_bytes()),
             Err(_) => trail.keep(&message),
@@ -135,7 +136,7 @@ impl Question {
         Ok(self.judge_service(verdict?)?)
     }
 
-    fn judge_status(&self, last: Option<&HeaderMap>) -> Result<(), Failure> {
+    fn judge_status(&self, last: Option<&HeaderMap>, mask: &Mask) -> Result<(), Failure> {
         let field =
             |name| last.and_then(|fields| fields.get(name)).map(|value| String::from_utf8_lossy(value.as_bytes()));
         let Some(code) = field("grpc-status") else {
@@ -145,9 +146,9 @@ impl Question {
             return Ok(());
         }
         let Some(word) = code.parse::<usize>().ok().and_then(|code| CODES.get(code)) else {
-            return Err(Failure::new(Reason::Protocol, format!("grpc-status {:?} is none", short(&code))));
+            return Err(Failure::new(Reason::Protocol, format!("grpc-status {:?} is none", mask.short(&code))));
         };
-        let said = field("grpc-message").map(|message| short(&percent_decoded(&message))).unwrap_or_default();
+        let said = field("grpc-message").map(|message| mask.short(&percent_decoded(&message))).unwrap_or_default();
         let said = if said.is_empty() { said } else { format!(": {said}") };
         let hint = match *word {
             "NOT_FOUND" => format!(" ({} is not known to its health service)", self.asked()),
@@ -206,7 +207,7 @@ const CODES: [&str; 17] = [
 ];
 
 /// gRPC answers 200, whatever it says; anything else comes from something before it.
-fn judge_head(status: StatusCode, headers: &HeaderMap) -> Result<(), Failure> {
+fn judge_head(status: StatusCode, headers: &HeaderMap, mask: &Mask) -> Result<(), Failure> {
     if status != StatusCode::OK {
         return Err(Failure::new(Reason::Status, format!("HTTP status {}, expected 200 of gRPC", status.as_u16())));
     }
@@ -214,7 +215,9 @@ fn judge_head(status: StatusCode, headers: &HeaderMap) -> Result<(), Failure> {
     let rest = kind.as_deref().and_then(|kind| kind.strip_prefix("application/grpc"));
     match (rest, &kind) {
         (Some(rest), _) if rest.is_empty() || rest.starts_with(['+', ';']) => Ok(()),
-        (_, Some(kind)) => Err(Failure::new(Reason::Protocol, format!("not gRPC: content-type {:?}", short(kind)))),
+        (_, Some(kind)) => {
+            Err(Failure::new(Reason::Protocol, format!("not gRPC: content-type {:?}", mask.short(kind))))
+        }
         (_, None) => Err(Failure::new(Reason::Protocol, "not gRPC: no content-type")),
     }
 }

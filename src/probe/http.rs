@@ -15,6 +15,7 @@ use hyper::body::{Body, Incoming};
 use super::CheckError;
 use super::check::Trail;
 use super::fault::{Failure, Trouble};
+use super::mask::Mask;
 use super::needle::{Found, Search};
 use super::proof::Proof;
 use super::way::{Request, Version, Way};
@@ -94,7 +95,7 @@ impl Question {
     /// Whether the answer is right. Where its header decides, the body is read only for those who want to see it.
     pub(super) async fn judge(&self, answer: http::Response<Incoming>, trail: &mut Trail) -> Result<(), Trouble> {
         let (head, body) = answer.into_parts();
-        if let Err(failure) = self.judge_head(&head) {
+        if let Err(failure) = self.judge_head(&head, &trail.mask) {
             trail.complete = body.is_end_stream();
             trail.decide(failure.clone());
             show(body, trail).await;
@@ -103,17 +104,18 @@ impl Question {
         self.judge_body(body, trail).await
     }
 
-    fn judge_head(&self, head: &response::Parts) -> Result<(), Failure> {
+    fn judge_head(&self, head: &response::Parts, mask: &Mask) -> Result<(), Failure> {
         let code = head.status.as_u16();
         if !self.expect.status.iter().any(|&(low, high)| (low..=high).contains(&code)) {
-            return Err(Failure::new(Reason::Status, self.explain_status(head)));
+            return Err(Failure::new(Reason::Status, self.explain_status(head, mask)));
         }
-        let mut odd = self.expect.headers.iter().filter_map(|(name, value)| unexpected(head, name, value.as_deref()));
+        let mut odd =
+            self.expect.headers.iter().filter_map(|(name, value)| unexpected(head, (name, value.as_deref()), mask));
         if let Some(detail) = odd.next() {
             return Err(Failure::new(Reason::Header, detail));
         }
         if self.expect.body.is_some()
-            && let Some(encoding) = encoding(&head.headers)
+            && let Some(encoding) = encoding(&head.headers, mask)
         {
             let detail = format!("body is encoded ({encoding}) although `Accept-Encoding: identity` was sent");
             return Err(Failure::new(Reason::Body, detail));
@@ -122,7 +124,7 @@ impl Question {
     }
 
     /// `302 to /login, expected 200-299`.
-    fn explain_status(&self, head: &response::Parts) -> String {
+    fn explain_status(&self, head: &response::Parts, mask: &Mask) -> String {
         let ranges: Vec<String> = self
             .expect
             .status
@@ -131,7 +133,7 @@ impl Question {
             .collect();
         let location = match head.headers.get(LOCATION) {
             Some(location) if head.status.is_redirection() => {
-                format!(" to {}", short(&String::from_utf8_lossy(location.as_bytes())))
+                format!(" to {}", mask.short(&String::from_utf8_lossy(location.as_bytes())))
             }
             _ => String::new(),
         };
@@ -154,7 +156,7 @@ impl Question {
             let Some(piece) = frame.data_ref() else { continue };
             trail.keep(piece);
             if search.feed(piece) == Found::NotWithinLimit {
-                let detail = format!("{:?} not within the first {} bytes", short(needle), self.max_body);
+                let detail = format!("{:?} not within the first {} bytes", trail.mask.short(needle), self.max_body);
                 return Err(Failure::new(Reason::TooLarge, detail).into());
             }
         }
@@ -162,7 +164,7 @@ impl Question {
         if search.found() {
             return Ok(());
         }
-        let detail = format!("body ended after {} bytes without {:?}", search.seen(), short(needle));
+        let detail = format!("body ended after {} bytes without {:?}", search.seen(), trail.mask.short(needle));
         Err(Failure::new(Reason::Body, detail).into())
     }
 }
@@ -213,7 +215,7 @@ pub(super) fn fields(
 }
 
 /// What is other than expected of the field `name`; of several lines one has to have the value, whole.
-fn unexpected(head: &response::Parts, name: &str, value: Option<&str>) -> Option<String> {
+fn unexpected(head: &response::Parts, (name, value): (&str, Option<&str>), mask: &Mask) -> Option<String> {
     let mut lines = head.headers.get_all(name).iter().map(HeaderValue::as_bytes).peekable();
     let Some(first) = lines.peek().map(|line| String::from_utf8_lossy(line)) else {
         return Some(format!("no header {name}"));
@@ -221,26 +223,17 @@ fn unexpected(head: &response::Parts, name: &str, value: Option<&str>) -> Option
     let value = value.filter(|value| !lines.any(|line| line == value.as_bytes()))?;
     Some(match sounds_secret(name) {
         true => format!("header {name} has another value than expected"),
-        false => format!("header {name}: {}, expected {}", short(&first), short(value)),
+        false => format!("header {name}: {}, expected {}", mask.short(&first), mask.short(value)),
     })
 }
 
 /// The encoding of a body that is not as it is.
-fn encoding(headers: &HeaderMap) -> Option<String> {
+fn encoding(headers: &HeaderMap, mask: &Mask) -> Option<String> {
     headers
         .get_all(CONTENT_ENCODING)
         .iter()
         .flat_map(|value| value.as_bytes().split(|&byte| byte == b','))
         .map(|coding| String::from_utf8_lossy(coding).trim().to_ascii_lowercase())
         .find(|coding| !coding.is_empty() && coding != "identity")
-        .map(|coding| short(&coding))
-}
-
-/// At most so much of what others wrote goes into a detail.
-pub(super) fn short(text: &str) -> String {
-    const SHOWN: usize = 200;
-    match text.char_indices().nth(SHOWN) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_string(),
-    }
+        .map(|coding| mask.short(&coding))
 }

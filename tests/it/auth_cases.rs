@@ -6,7 +6,7 @@ use std::process::Command;
 
 use crate::harness::process::run;
 use crate::harness::proxy::{Proxy, config_of, write_config};
-use crate::harness::{Answer, Origin, eventually};
+use crate::harness::{Answer, Origin, Step, eventually};
 
 const SECRET: &str = "correct horse battery staple";
 /// base64(SHA-256([`SECRET`])), by another program.
@@ -53,6 +53,49 @@ fn a_probe_proves_who_it_is_and_nobody_else_learns_how() {
     assert!(shown.iter().any(|text| text.contains("X-Ms-Auth-Internal-Token: ********")), "{shown:?}");
     assert!(shown[0].contains("\"secret\":\"********\""), "{}", shown[0]);
     assert!(shown[4].contains("********") && shown[4].contains("got"), "{}", shown[4]);
+}
+
+#[test]
+fn an_answer_that_repeats_the_proof_shows_it_to_nobody() {
+    let origin = Origin::start();
+    let auth = "{ header: x-proof, secret: \"${HEALTH_SECRET}\" }, expect: { headers: { x-state: ready } }";
+    nothing_is_shown_of(&origin, auth, Answer::status(200).field("X-State: ready"), "= pass");
+    let raw = |head: String| Answer::raw(vec![Step::Bytes(head.into_bytes()), Step::Close]);
+    let written = [
+        PROOF.to_owned(),
+        PROOF.replace('/', "%2f").replace('+', "%2b").replace('=', "%3d"),
+        PROOF.replace('/', "%2F"),
+        PROOF.replace('=', "\\u003d"),
+        PROOF.replace('+', "&#43;"),
+        PROOF.replace('/', "&#x2F;").replace('=', "&#x3D;"),
+        PROOF.trim_end_matches('=').to_owned(),
+    ];
+    for proof in written {
+        // Wherever a line is cut.
+        for before in [0, 5, 26, 170, 190] {
+            let before = "y".repeat(before);
+            let answers = [
+                raw(format!("{before}{proof}\r\n\r\n")),
+                raw(format!("HTTP/1.1 302 F\r\nLocation: /{before}{proof}\r\nContent-Length: 0\r\n\r\n")),
+                Answer::status(200).field(&format!("X-State: {before}{proof}")).body(format!("<{before}{proof}>")),
+            ];
+            for answer in answers {
+                nothing_is_shown_of(&origin, auth, answer, "= fail");
+            }
+        }
+    }
+}
+
+/// Asks once, and finds the words but nothing of the proof.
+#[track_caller]
+fn nothing_is_shown_of(origin: &Origin, auth: &str, answer: Answer, words: &str) {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    write_config(folder.path(), &config_of(&[origin.to_string()], &probe(auth)));
+    origin.answer(answer);
+    let asked = run(folder.path(), &["probe", "web"], &[("HEALTH_SECRET", SECRET)]);
+    let shown = format!("{}{}", asked.stdout, asked.stderr);
+    assert!(shown.contains("X-Proof: ********") && shown.contains(words), "{shown}");
+    assert!(!shown.contains(&PROOF[..4]), "{shown}");
 }
 
 #[test]
