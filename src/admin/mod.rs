@@ -11,6 +11,7 @@ mod composites;
 mod config;
 mod diagnostics;
 mod events;
+mod explain;
 mod extract;
 mod guard;
 mod manners;
@@ -95,6 +96,7 @@ fn reading() -> Vec<Endpoint> {
         ("/api/v1/composites/{composite}", get(composites::composite)),
         ("/api/v1/probes", get(probes::probes)),
         ("/api/v1/routes", get(routes::routes)),
+        ("/api/v1/explain", get(explain::explain)),
         ("/api/v1/events", get(events::events)),
         ("/api/v1/events/stream", get(stream::stream)),
         ("/api/v1/diagnostics", get(diagnostics::diagnostics)),

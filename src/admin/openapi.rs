@@ -15,8 +15,8 @@ use utoipa::openapi::{self, Content, Ref, RefOr};
 use utoipa::{Modify, OpenApi};
 
 use super::{
-    composites, config, diagnostics, events, metrics, pools, probes, problem, reload, remediation, routes, status,
-    stream, words,
+    composites, config, diagnostics, events, explain, metrics, pools, probes, problem, reload, remediation, routes,
+    status, stream, words,
 };
 
 /// The document of the API.
@@ -34,6 +34,7 @@ use super::{
         composites::composite,
         probes::probes,
         routes::routes,
+        explain::explain,
         events::events,
         stream::stream,
         diagnostics::diagnostics,

@@ -12,8 +12,15 @@ use super::problem::Problem;
 
 /// Where the handler knows of parameters, and where those who ask are configured by others and may have one for us to ignore:
 /// a restart by a supervisor would be too much for it.
-const OTHERS: [&str; 6] =
-    ["/livez", "/readyz", "/metrics", "/api/v1/events", "/api/v1/events/stream", "/api/v1/diagnostics"];
+const OTHERS: [&str; 7] = [
+    "/livez",
+    "/readyz",
+    "/metrics",
+    "/api/v1/explain",
+    "/api/v1/events",
+    "/api/v1/events/stream",
+    "/api/v1/diagnostics",
+];
 
 /// Refuses parameters where there are none: whoever writes one means something by it.
 pub async fn none(request: Request, next: Next) -> Response {
@@ -34,6 +41,14 @@ impl Query {
     /// # Errors
     /// 400: another parameter, one that is there twice, or bytes that are no text.
     pub fn of(uri: &Uri, known: &[&str]) -> Result<Query, Problem> {
+        Query::with_many(uri, known, "")
+    }
+
+    /// The same where the parameter `many` may be there more than once.
+    ///
+    /// # Errors
+    /// As [`Query::of`].
+    pub fn with_many(uri: &Uri, known: &[&str], many: &str) -> Result<Query, Problem> {
         let mut found: Vec<(String, String)> = Vec::new();
         for pair in uri.query().unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -42,7 +57,7 @@ impl Query {
                 let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
                 return Err(bad(format!("unknown parameter {name:?}; there are: {known}")));
             }
-            if found.iter().any(|(other, _)| *other == name) {
+            if name != many && found.iter().any(|(other, _)| *other == name) {
                 return Err(bad(format!("{name} is given twice")));
             }
             found.push((name, value));
@@ -53,6 +68,11 @@ impl Query {
     /// The parameter's value, where it is given.
     pub fn text(&self, name: &str) -> Option<&str> {
         self.0.iter().find(|(other, _)| other == name).map(|(_, value)| value.as_str())
+    }
+
+    /// All of the parameter's values, in their order.
+    pub fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
+        self.0.iter().filter(move |(other, _)| other == name).map(|(_, value)| value.as_str())
     }
 
     /// The same as a number within `range`.
@@ -119,6 +139,8 @@ mod tests {
         assert_eq!(found.number("since", 0..=9), Ok(Some(7)));
         assert_eq!(query("/e").and_then(|none| none.number("since", 0..=9)), Ok(None));
         assert_eq!(query("/e?pool").expect("a good query").text("pool"), Some(""));
+        let many = Query::with_many(&"/e?pool=b&since=1&pool=a".parse().expect("a URI"), &["since", "pool"], "pool");
+        assert_eq!(many.expect("a good query").all("pool").collect::<Vec<_>>(), ["b", "a"]);
     }
 
     #[test]

@@ -72,15 +72,16 @@ pub async fn routes(State(control): State<Arc<Control>>) -> Json<Vec<RouteView>>
 }
 
 /// How a route stands: the rank that serves, since when, how often it changed, and each pool.
-struct Standing {
+pub(super) struct Standing {
     rank: usize,
     since: Duration,
     failovers: u64,
-    pools: Vec<(Ability, String, Option<Duration>)>,
+    /// Whether each can serve, why, and when the route goes back to it.
+    pub(super) pools: Vec<(Ability, String, Option<Duration>)>,
 }
 
 impl Standing {
-    fn of(snapshot: &Snapshot, route: &Route, way: &Way, composites: Composites<'_>) -> Standing {
+    pub(super) fn of(snapshot: &Snapshot, route: &Route, way: &Way, composites: Composites<'_>) -> Standing {
         match way.switch() {
             Some(switch) => {
                 let shown = switch.shown(composites);

@@ -38,6 +38,11 @@ impl Fastest {
         Fastest { sensitivity, places, order }
     }
 
+    /// The places of those within the band, ascending: who shares the first attempts.
+    pub(super) fn places(&self) -> &[u32] {
+        &self.places
+    }
+
     /// The place of the first attempt's member.
     pub(super) fn first(&self, turn: &AtomicUsize) -> usize {
         self.places[self.order.next(turn)] as usize

@@ -65,7 +65,8 @@ impl LeastRequests {
         Some(lightest.choose(|| 0))
     }
 
-    fn looks_at_all(&self, members: usize) -> bool {
+    /// Whether all of so many members are looked at, and none is drawn.
+    pub(super) fn looks_at_all(&self, members: usize) -> bool {
         members <= LOOK_AT_ALL.max(self.choices)
     }
 }

@@ -10,6 +10,7 @@
 mod consistent;
 mod fastest;
 mod least_requests;
+mod outlook;
 mod random;
 mod roster;
 mod round_robin;

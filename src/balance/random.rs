@@ -74,7 +74,8 @@ impl Wheel {
         if arc == 0 { 0 } else { self.ends[arc - 1] }
     }
 
-    fn width(&self, arc: usize) -> u64 {
+    /// How wide an arc is, in units.
+    pub(super) fn width(&self, arc: usize) -> u64 {
         self.start(arc + 1) - self.start(arc)
     }
 }

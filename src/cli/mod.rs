@@ -3,6 +3,7 @@
 mod check;
 pub mod demo;
 mod enable;
+mod explain;
 mod member;
 mod operator;
 mod outside;
@@ -59,6 +60,13 @@ enum Command {
     ///
     /// Exits with 0 if every member that was asked has passed, and with 1 otherwise.
     Probe(probe::Args),
+    /// Ask the running proxy where a request would go, and why not elsewhere
+    ///
+    /// The request is not sent, and asking changes nothing: no turn is taken and nothing is counted. Shown are the route,
+    /// which of its pools serves, and of each member whether it would get the request, or why not.
+    ///
+    /// Exits with 0 whenever it is explained, whatever the request would get.
+    Explain(explain::Args),
     /// Have the running proxy read its configuration again, and print what that has changed
     ///
     /// All of it or nothing: a file with errors changes nothing, every error is printed as `file:line:column: error: …`, and
@@ -171,6 +179,7 @@ impl Cli {
             Command::Run { file, log } => logged(&log, |logging| run::run(file.path(), logging)),
             Command::Check(args) => check::run(&args),
             Command::Probe(args) => probe::run(&args),
+            Command::Explain(args) => explain::run(&args),
             Command::Reload(args) => reload::run(&args),
             Command::Drain(args) => member::drain(&args),
             Command::Enable(args) => enable::run(&args),

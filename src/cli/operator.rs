@@ -1,6 +1,6 @@
 //! The running proxy, asked by its admin API: where it is, the token, one request and its answer.
 //!
-//! Not here: what is asked for (`reload`, `member`).
+//! Not here: what is asked for (`reload`, `member`, `explain`).
 
 use std::fmt::Write as _;
 use std::fs::File;

@@ -19,6 +19,7 @@ pub struct Member {
     id: MemberId,
     pub(super) spec: Spec,
     pub(super) admin: Admin,
+    admin_since: Duration,
     judgement: Judgement,
     proven: bool,
     unverified: bool,
@@ -54,6 +55,7 @@ impl Member {
         Member {
             id,
             admin: spec.admin,
+            admin_since: now,
             spec,
             proven: judgement.verdict() == Verdict::Healthy,
             judgement,
@@ -84,6 +86,11 @@ impl Member {
     /// What is wanted of it: an operator's word, or else the file's.
     pub fn admin(&self) -> Admin {
         self.admin
+    }
+
+    /// Since when that is wanted of it.
+    pub fn admin_since(&self) -> Duration {
+        self.admin_since
     }
 
     /// What the judge says.
@@ -226,6 +233,9 @@ impl Member {
     /// Another word on what is wanted of it. One that was not probed begins again.
     pub(super) fn admit(&mut self, now: Duration, rules: &Rules, admin: Admin) {
         let was = std::mem::replace(&mut self.admin, admin);
+        if was != admin {
+            self.admin_since = now;
+        }
         if was == Admin::Disabled && admin != Admin::Disabled {
             self.restart(now, rules);
         }
@@ -244,7 +254,8 @@ impl Member {
             Initial::Probe | Initial::Healthy => Initial::Probe,
         };
         let fresh = Member::new(self.id, now, &Rules { initial, ..rules.clone() }, self.spec.clone());
-        *self = Member { admin: self.admin, last_sample: self.last_sample.take(), ..fresh };
+        let (admin, admin_since) = (self.admin, self.admin_since);
+        *self = Member { admin, admin_since, last_sample: self.last_sample.take(), ..fresh };
     }
 
     /// Another probe: the verdict stands unverified, the evidence is gone (health.md §9).

@@ -6,7 +6,7 @@ use std::thread;
 use super::tests::{ids, ms, picked, plan, pool, report};
 use super::*;
 use crate::config;
-use crate::health::{Reason, Rules, Standing};
+use crate::health::{Mode, Reason, Rules, Standing};
 
 fn at_most(in_flight: u32) -> Capacity {
     Capacity { max_in_flight: Some(in_flight), max_connections: None }

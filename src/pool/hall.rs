@@ -98,6 +98,11 @@ impl Hall {
         }
     }
 
+    /// Whether a request could come in.
+    pub(super) fn has_room(&self) -> bool {
+        self.in_flight.has_room_beside(self.uncounted.load(SeqCst))
+    }
+
     /// A request that came in by `entry` is over.
     pub(super) fn leave(&self, entry: Entry) {
         self.give_back(entry);

@@ -217,6 +217,11 @@ impl Member {
         self.in_flight.take_into(&self.hall.candidates, self.before(Member::own_in_flight))
     }
 
+    /// Whether [`Member::enter`] would find a seat.
+    pub fn has_room(&self) -> bool {
+        self.in_flight.has_room_beside(self.before(Member::own_in_flight))
+    }
+
     /// Takes a place for a connection; false when all are taken.
     pub(super) fn takes_connection(&self) -> bool {
         self.berths.connections.take_beside(self.before(Member::own_connections))

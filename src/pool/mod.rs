@@ -15,6 +15,7 @@ mod hall;
 mod lease;
 mod link;
 mod member;
+mod outlook;
 mod queue;
 mod roster;
 mod seats;
@@ -39,6 +40,7 @@ pub use hall::Limits;
 pub use lease::{Choice, Lease, Waiting};
 pub use link::{Berth, Crowded, HangUp, InUse, Link, Manner};
 pub use member::Member;
+pub use outlook::{Foreseen, Outlook, Prospect};
 pub use queue::{Place, Queue, Turn};
 pub use roster::{Headline, Roster};
 pub use shape::Plan;
@@ -47,10 +49,11 @@ pub use usage::Usage;
 
 use board::{Board, in_effect, wanted};
 use hall::{Entry, Hall};
+use roster::Gate;
 
 use crate::balance::Policy;
 use crate::config::Capacity;
-use crate::health::{Admin, Change, MemberId, Mode, Pace, PoolHealth, Sample, Verdict};
+use crate::health::{Admin, Change, MemberId, Pace, PoolHealth, Sample, Verdict};
 use crate::telemetry::{Event, Kind};
 
 /// Requests that may wait for a first verdict at once; one too many is refused (health.md §2).
@@ -141,10 +144,10 @@ impl Pool {
 
     fn take_seat(&self, comes: Comes, tried: &[MemberId], key: Option<&[u8]>) -> Pick {
         let roster = self.roster.load();
-        match roster.mode() {
-            Mode::Waiting => return Pick::Wait,
-            Mode::Down if roster.fails_when_unhealthy() => return Pick::AllUnhealthy,
-            _ => {}
+        match roster.gate() {
+            Gate::Open => {}
+            Gate::Waiting => return Pick::Wait,
+            Gate::AllUnhealthy => return Pick::AllUnhealthy,
         }
         // Whoever comes now stands behind those who wait, unless they cannot use what it can.
         let entry = match comes {

@@ -32,6 +32,17 @@ pub struct Headline {
     pub total: usize,
 }
 
+/// Whether a pool picks for anybody as it stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Gate {
+    /// Whoever may be picked is.
+    Open,
+    /// Nobody is proven yet.
+    Waiting,
+    /// Nobody is healthy, and it fails then.
+    AllUnhealthy,
+}
+
 impl Roster {
     /// The roster of `health` as it stands; `members` are the live parts, in the heart's order.
     pub fn new(health: &PoolHealth, policy: &Policy, rings: Option<&Rings>, members: &[Arc<Member>]) -> Roster {
@@ -72,6 +83,15 @@ impl Roster {
     /// How the pool serves.
     pub fn mode(&self) -> Mode {
         self.picture.mode
+    }
+
+    /// Whether anybody is picked at all.
+    pub(super) fn gate(&self) -> Gate {
+        match self.mode() {
+            Mode::Waiting => Gate::Waiting,
+            Mode::Down if self.fails_when_unhealthy => Gate::AllUnhealthy,
+            _ => Gate::Open,
+        }
     }
 
     /// How the pool stands as a whole, by its aggregate (health.md §8): what composites go by.
@@ -149,18 +169,35 @@ impl Roster {
         key: Option<&[u8]>,
         tried: &[MemberId],
     ) -> Option<usize> {
+        self.pick_by(Member::enter, turn, draw, key, tried)
+    }
+
+    /// The same where `enter` says whether a member has a seat, and takes it or not.
+    pub(super) fn pick_by(
+        &self,
+        enter: impl Fn(&Member) -> bool,
+        turn: &AtomicUsize,
+        draw: impl Fn() -> u64,
+        key: Option<&[u8]>,
+        tried: &[MemberId],
+    ) -> Option<usize> {
         let choose = |out: &[usize]| self.pick_beside(turn, draw(), key, out);
         if !tried.is_empty() {
-            return self.pick_another(choose, &draw, tried, None);
+            return self.pick_another(enter, choose, &draw, tried, None);
         }
         let index = choose(&[])?;
-        if self.members[index].enter() { Some(index) } else { self.pick_another(choose, &draw, tried, Some(index)) }
+        if enter(&self.members[index]) {
+            Some(index)
+        } else {
+            self.pick_another(enter, choose, &draw, tried, Some(index))
+        }
     }
 
     /// Only a retry, or who has met a full member, comes here.
     #[cold]
     fn pick_another(
         &self,
+        enter: impl Fn(&Member) -> bool,
         choose: impl Fn(&[usize]) -> Option<usize>,
         draw: impl Fn() -> u64,
         tried: &[MemberId],
@@ -171,25 +208,37 @@ impl Roster {
         tried.iter().filter_map(|id| self.index_of(*id)).for_each(|index| out.add(index));
         while !out.is_over() {
             let index = choose(out.as_slice())?;
-            if self.members[index].enter() {
+            if enter(&self.members[index]) {
                 return Some(index);
             }
             out.add(index);
         }
-        self.scan(draw() as usize, tried)
+        self.scan(enter, draw() as usize, tried)
     }
 
     /// One after another, from some place on: the healthy first.
-    fn scan(&self, start: usize, tried: &[MemberId]) -> Option<usize> {
+    fn scan(&self, enter: impl Fn(&Member) -> bool, start: usize, tried: &[MemberId]) -> Option<usize> {
         let candidates = self.balancer.candidates();
         let (behind, ahead) = candidates.split_at(start % candidates.len().max(1));
         let all = || ahead.iter().chain(behind);
         let healthy_first = all().filter(|c| !c.kept).chain(all().filter(|c| c.kept));
         let mut indices = healthy_first.map(|candidate| candidate.index);
-        indices.find(|index| !tried.contains(&self.members[*index].id()) && self.members[*index].enter())
+        indices.find(|index| !tried.contains(&self.members[*index].id()) && enter(&self.members[*index]))
     }
 
-    fn pick_beside(&self, turn: &AtomicUsize, draw: u64, key: Option<&[u8]>, out: &[usize]) -> Option<usize> {
+    /// How it picks among those who may be picked.
+    pub(super) fn balancer(&self) -> &Balancer {
+        &self.balancer
+    }
+
+    /// The first choice, whether or not that one has a seat left.
+    pub(super) fn pick_beside(
+        &self,
+        turn: &AtomicUsize,
+        draw: u64,
+        key: Option<&[u8]>,
+        out: &[usize],
+    ) -> Option<usize> {
         let load = |index: usize| self.members[index].in_flight();
         match key.filter(|_| self.balancer.goes_by_key()) {
             Some(key) => self.balancer.pick_for(key, load, || self.in_flight(), out),
@@ -205,14 +254,14 @@ impl Roster {
 
 /// Members that a pick leaves out, on the stack: tried before, or full.
 #[derive(Debug, Default)]
-struct LeftOut {
+pub(super) struct LeftOut {
     indices: [usize; LeftOut::MOST],
     len: usize,
 }
 
 impl LeftOut {
     /// As many as the balancer tells apart in its fast way; beyond that one looks at each member anyway.
-    const MOST: usize = 16;
+    pub(super) const MOST: usize = 16;
 
     fn add(&mut self, index: usize) {
         if let Some(place) = self.indices.get_mut(self.len) {

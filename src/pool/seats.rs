@@ -42,6 +42,11 @@ impl Seats {
         self.taken.load(SeqCst) & !SUMMED
     }
 
+    /// Whether one could be taken where `others` are taken beside those counted here.
+    pub(super) fn has_room_beside(&self, others: u32) -> bool {
+        self.limit().is_none_or(|limit| self.taken().saturating_add(others) < limit)
+    }
+
     /// Takes one; false when all are taken.
     pub(super) fn take(&self) -> bool {
         self.take_beside(0)

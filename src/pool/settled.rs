@@ -1,7 +1,7 @@
 //! When a pool counts as settled, over starts and reloads.
 
 use super::*;
-use crate::health::{Initial, Judge, Key, Reason, Rules, Spec};
+use crate::health::{Initial, Judge, Key, Mode, Reason, Rules, Spec};
 
 const MS: Duration = Duration::from_millis(1);
 

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 use super::board::REST_PER_MEMBER;
 use super::*;
-use crate::health::{self, Initial, Judge, Key, OnAllUnhealthy, Reason, Rules, Spec, Standing};
+use crate::health::{self, Initial, Judge, Key, Mode, OnAllUnhealthy, Reason, Rules, Spec, Standing};
 use crate::telemetry::EventLog;
 
 pub(super) fn ms(ms: u64) -> Duration {

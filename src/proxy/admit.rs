@@ -1,6 +1,7 @@
 //! The first steps of a request: its limits, who it is from, and where it goes.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use http::header::HOST;
 use http::{HeaderMap, Method, Version};
@@ -11,11 +12,21 @@ use pingora::protocols::http::authority::{RawTargetAuthority, is_http_family_sch
 use super::ctx::Ctx;
 use super::refusal::Refusal;
 use super::{authority, framing, key, nominations, published};
+use crate::composite::Door;
 use crate::config::Limits;
-use crate::snapshot::Way;
+use crate::snapshot::{Snapshot, Way};
 
 /// A request id that a trusted proxy sent is kept up to this length.
 const REQUEST_ID_LENGTH: usize = 128;
+
+/// Where a request goes.
+#[derive(Debug, Clone, Copy)]
+pub enum Place<'a> {
+    /// To a composite that is published there.
+    Door(&'a Arc<Door>),
+    /// By the route at this place of the generation.
+    Route(usize),
+}
 
 /// Admits a request: within its listener's limits, from somebody, to a composite that is published there, or else by a route
 /// to a pool.
@@ -29,22 +40,46 @@ pub fn admit(ctx: &mut Ctx, request: &RequestHeader, limits: Limits) -> Result<(
     ctx.peer_is_trusted = is_trusted(peer, trusted);
     ctx.client = client(peer, &request.headers, trusted);
     ctx.request_id = request_id(&request.headers, ctx.peer_is_trusted);
-    within_limits(request, &ctx.raw, limits)?;
-    // OPTIONS of everything is for who serves everything (RFC 9110 section 9.3.7).
-    let path = if request.raw_path() == b"*" { "/" } else { request.uri.path() };
     let listener = ctx.connection.listening().wanted();
-    if let Some(door) = snapshot.doors.find(&listener.name, host(request), path) {
-        ctx.route = Some(door.counts.clone());
-        ctx.door = Some(door.clone());
-        if !published::may_ask(&request.method) {
-            return Err(Refusal::OnlyReading);
+    ctx.place = match place(&snapshot, &listener.name, request, &ctx.raw, limits)? {
+        Place::Door(door) => {
+            ctx.route = Some(door.counts.clone());
+            ctx.door = Some(door.clone());
+            if !published::may_ask(&request.method) {
+                return Err(Refusal::OnlyReading);
+            }
+            door.mark_use();
+            return Ok(());
         }
-        door.mark_use();
-        return Ok(());
-    }
-    ctx.place = snapshot.routes.find_place(host(request), path).ok_or(Refusal::NoRoute)?;
+        Place::Route(place) => place,
+    };
     let way = snapshot.ways.get(ctx.place).ok_or(Refusal::Internal)?;
     enter(ctx, request, way, way.rank())
+}
+
+/// Where a request to the listener of this name and these limits goes; `raw` is its header as it came.
+///
+/// # Errors
+/// The refusal that ends it here.
+pub fn place<'a>(
+    snapshot: &'a Snapshot,
+    listener: &str,
+    request: &RequestHeader,
+    raw: &[u8],
+    limits: Limits,
+) -> Result<Place<'a>, Refusal> {
+    within_limits(request, raw, limits)?;
+    let (host, path) = (host(request), path(request));
+    if let Some(door) = snapshot.doors.find(listener, host, path) {
+        return Ok(Place::Door(door));
+    }
+    snapshot.routes.find_place(host, path).map(Place::Route).ok_or(Refusal::NoRoute)
+}
+
+/// The path that it is for.
+pub fn path(request: &RequestHeader) -> &str {
+    // OPTIONS of everything is for who serves everything (RFC 9110 section 9.3.7).
+    if request.raw_path() == b"*" { "/" } else { request.uri.path() }
 }
 
 /// The request goes to the pool of this rank, of a way of its generation.
@@ -72,11 +107,7 @@ fn within_limits(request: &RequestHeader, raw: &[u8], limits: Limits) -> Result<
     if request.raw_path().len() > limits.max_uri_bytes {
         return Err(Refusal::UriTooLong);
     }
-    // RFC 9112 section 3.2: one Host, and a real one; two are refused by Pingora.
-    let named = whole_uri(request).is_some() || request.headers.contains_key(HOST);
-    let named = request.version != Version::HTTP_11 || named;
-    let is_whole = named && is_target(request) && framing::is_clear(request, raw);
-    if !is_whole || !authority::is_valid(host(request)) || !nominations::may_be(&request.headers) {
+    if flaw(request, raw).is_some() {
         return Err(Refusal::BadRequest);
     }
     // It would show a client its own credentials, and those that proxies before us added (RFC 9110 section 9.3.8).
@@ -87,6 +118,26 @@ fn within_limits(request: &RequestHeader, raw: &[u8], limits: Limits) -> Result<
         return Err(Refusal::HeaderTooLarge);
     }
     Ok(())
+}
+
+/// What is malformed or ambiguous in the request, for people; `None`: nothing.
+pub fn flaw(request: &RequestHeader, raw: &[u8]) -> Option<&'static str> {
+    // RFC 9112 section 3.2: one Host, and a real one; two are refused by Pingora.
+    let named = whole_uri(request).is_some() || request.headers.contains_key(HOST);
+    if request.version == Version::HTTP_11 && !named {
+        return Some("it has no Host");
+    }
+    if !is_target(request) {
+        return Some("its target is neither a path nor a whole URI");
+    }
+    if !framing::is_clear(request, raw) {
+        return Some("its Content-Length and Transfer-Encoding can be read in two ways");
+    }
+    if !authority::is_valid(host(request)) {
+        return Some("its Host is no host");
+    }
+    let may_be = nominations::may_be(&request.headers);
+    (!may_be).then_some("its Connection names too many fields, or one that must not be taken out")
 }
 
 /// A target in absolute form (RFC 9112 section 3.2.2), taken apart.
@@ -134,7 +185,7 @@ fn is_trusted(address: IpAddr, trusted: &[IpNet]) -> bool {
 }
 
 /// Who the request is from: the peer, or behind trusted proxies the right-most address that is not one of theirs.
-fn client(peer: IpAddr, headers: &HeaderMap, trusted: &[IpNet]) -> IpAddr {
+pub fn client(peer: IpAddr, headers: &HeaderMap, trusted: &[IpNet]) -> IpAddr {
     let mut client = peer.to_canonical();
     if !is_trusted(client, trusted) {
         return client;

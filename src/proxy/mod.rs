@@ -5,7 +5,8 @@
 //! Pingora is told to reach it), [`headers`] (what goes up and what comes down), [`upgrade`] (who may have another protocol,
 //! and [`member_end`] the stream to a member for it), [`failure`] (what follows a failed attempt: [`blame`] says whose fault it
 //! was, [`retry`] whether to try again), [`refusal`] and [`published`] (answers of our own), [`ctx`] (what a request knows of itself),
-//! [`line`](mod@line) (what the log will say of it).
+//! [`line`](mod@line) (what the log will say of it). [`foresee`](mod@foresee) goes the same steps for a request that nobody
+//! has sent.
 //!
 //! Not here: who is healthy (`pool`), sockets (`listener`), how an answer is framed (Pingora).
 
@@ -17,6 +18,7 @@ mod ctx;
 mod dial;
 mod failure;
 mod follow;
+mod foresee;
 mod framing;
 mod headers;
 mod hooks;
@@ -40,6 +42,7 @@ use pingora::server::configuration::ServerConf;
 use tokio::sync::watch;
 
 pub use connector::Connector;
+pub use foresee::{Described, End, Fate, Led, foresee, reason};
 pub use hooks::Hooks;
 pub use published::{CompositeView, HEALTH_STATE};
 

@@ -98,13 +98,20 @@ pub async fn later(pool: &Pool, wish: Wish<'_>) -> Result<Picked, Nobody> {
 
 /// Why this member, for the log; `rank` says which of the route's pools serves.
 pub fn reason(lease: &Lease, attempt: usize, rank: usize) -> PickReason {
-    match (lease.headline().mode, lease.standing()) {
-        _ if attempt > 0 => PickReason::Retry,
+    if attempt > 0 {
+        return PickReason::Retry;
+    }
+    first_reason(lease.headline().mode, lease.standing(), lease.choice(), rank)
+}
+
+/// The same of a first attempt, in a pool of this mode, at a member that stands so.
+pub fn first_reason(mode: Mode, standing: Standing, choice: Choice, rank: usize) -> PickReason {
+    match (mode, standing) {
         (Mode::Fallback, _) => PickReason::Fallback,
         (_, Standing::Kept) => PickReason::Kept,
         (Mode::Failover, _) => PickReason::Failover,
         _ if rank > 0 => PickReason::Failover,
-        _ if lease.choice() == Choice::ByKey => PickReason::Hash,
+        _ if choice == Choice::ByKey => PickReason::Hash,
         _ => PickReason::Balanced,
     }
 }

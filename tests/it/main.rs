@@ -16,6 +16,7 @@ mod diagnostics_cases;
 mod drain_cases;
 mod event_cases;
 mod event_stream_cases;
+mod explain_cases;
 mod failover_cases;
 mod forwarding_cases;
 mod framing_cases;

@@ -1,0 +1,119 @@
+//! What an explanation is made from beside the roster: the heart's word on each member, and the closed lists of words.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use utoipa::openapi::schema::{ObjectBuilder, Type};
+
+use super::why::Chance;
+use crate::balance::Policy;
+use crate::control::Control;
+use crate::health::{Admin, MemberId, Sample, Verdict, Window};
+use crate::pool::Member;
+use crate::proxy::{CompositeView, Led};
+
+/// What the heart knows of a pool's members.
+#[derive(Debug)]
+pub struct Facts(HashMap<MemberId, Known>);
+
+/// What the heart knows of one.
+#[derive(Debug)]
+pub struct Known {
+    /// What its judge says.
+    pub verdict: Verdict,
+    /// Since when.
+    pub since: Duration,
+    /// What is wanted of it.
+    pub admin: Admin,
+    /// Since when.
+    pub admin_since: Duration,
+    /// Its rank.
+    pub tier: u8,
+    /// As configured.
+    pub weight: u32,
+    /// Its last samples.
+    pub window: Window,
+    /// The last of them.
+    pub last: Option<Sample>,
+    /// Why its name has no address.
+    pub trouble: Option<String>,
+}
+
+impl Facts {
+    /// Of the members of the pool that is led to.
+    pub fn new(control: &Control, led: &Led) -> Facts {
+        // What is followed has a lock of its own.
+        let located = control.located(&led.served.config.name);
+        let located = located.iter().flat_map(|located| located.iter());
+        let trouble: HashMap<(String, Option<std::net::SocketAddr>), String> = located
+            .filter_map(|l| Some(((l.member.name.clone(), l.address), l.trouble.as_ref()?.to_string())))
+            .collect();
+        led.served.live.read(|health, _| {
+            let known = |member: &crate::health::Member| Known {
+                verdict: member.verdict(),
+                since: member.since(),
+                admin: member.admin(),
+                admin_since: member.admin_since(),
+                tier: member.spec().tier,
+                weight: member.spec().weight,
+                window: member.window(),
+                last: member.last_sample().map(|(sample, _)| sample.clone()),
+                trouble: trouble.get(&(member.spec().key.name.clone(), member.spec().key.address)).cloned(),
+            };
+            Facts(health.members().iter().map(|member| (member.id(), known(member))).collect())
+        })
+    }
+
+    /// `None`: it has left meanwhile.
+    pub fn of(&self, id: MemberId) -> Option<&Known> {
+        self.0.get(&id)
+    }
+}
+
+/// How many requests a member may serve at once: a connection has one at a time.
+pub fn room(member: &Member) -> Option<u32> {
+    let capacity = member.capacity();
+    [capacity.max_in_flight, capacity.max_connections].into_iter().flatten().min()
+}
+
+/// The status with which a composite is published; `None`: there is none of this name.
+pub fn published(control: &Control, name: &str) -> Option<u16> {
+    let report = control.composites().report(name)?;
+    let view = if control.is_draining() { CompositeView::of_ending(&report) } else { CompositeView::new(&report) };
+    Some(view.status().as_u16())
+}
+
+/// The word of a policy in the configuration.
+pub fn policy(policy: &Policy) -> &'static str {
+    match policy {
+        Policy::RoundRobin => "round_robin",
+        Policy::LeastRequests { .. } => "least_requests",
+        Policy::Random => "random",
+        Policy::Fastest { .. } => "fastest",
+        Policy::ConsistentHash { .. } => "consistent_hash",
+    }
+}
+
+/// The words of `policy`.
+pub fn policies() -> ObjectBuilder {
+    one_of(["round_robin", "least_requests", "random", "fastest", "consistent_hash"])
+}
+
+/// The words of `chance`.
+pub fn chances() -> ObjectBuilder {
+    one_of([Chance::Picked, Chance::Possible, Chance::NotNow, Chance::Out].map(Chance::as_str))
+}
+
+/// The words of `end`.
+pub fn ends() -> ObjectBuilder {
+    one_of(["member", "one_of", "wait", "answer"])
+}
+
+/// The words of `for`.
+pub fn waits() -> ObjectBuilder {
+    one_of(["verdict", "room"])
+}
+
+fn one_of<const N: usize>(words: [&'static str; N]) -> ObjectBuilder {
+    ObjectBuilder::new().schema_type(Type::String).enum_values(Some(words))
+}

@@ -1,0 +1,287 @@
+//! The sentences: why this route, this pool, this member, and why not each other one. Facts first, each once.
+
+use std::time::Duration;
+
+use super::facts::{Facts, Known, room};
+use crate::admin::views::time_of;
+use crate::balance::Policy;
+use crate::clock;
+use crate::config::Listener;
+use crate::health::failover::Ability;
+use crate::health::{Admin, Mode, Outcome, Picture, Standing};
+use crate::pool::{Foreseen, Member};
+use crate::proxy::{End, Fate, Led};
+use crate::route::{Host, Route};
+use crate::snapshot::Snapshot;
+use crate::telemetry::Why;
+
+/// What a member can expect of this request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Chance {
+    /// It is the one.
+    Picked,
+    /// It may be: a draw says.
+    Possible,
+    /// It may be picked, and another one is.
+    NotNow,
+    /// It may not be picked.
+    Out,
+}
+
+impl Chance {
+    /// The word in the API.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Chance::Picked => "picked",
+            Chance::Possible => "possible",
+            Chance::NotNow => "not_now",
+            Chance::Out => "out",
+        }
+    }
+}
+
+/// Why this route.
+pub fn route(route: &Route, host: &str) -> String {
+    let Route { path, .. } = route;
+    let longest = format!("{path} is the longest of its paths that fit");
+    match &route.host {
+        Host::Exact(_) => format!("the host is its own, and {longest}"),
+        Host::Wildcard(suffix) => {
+            format!("no route of {host:?} itself has a path that fits; it ends in .{suffix}, and {longest}")
+        }
+        Host::Any => format!("it is for every host, no route for {host:?} has a path that fits, and {longest}"),
+    }
+}
+
+/// Why this one of a route's pools serves or does not.
+pub fn ranked(rank: usize, serving: usize, ability: Ability, because: &str, failback: Option<Duration>) -> String {
+    match (rank.cmp(&serving), ability, failback) {
+        (std::cmp::Ordering::Equal, Ability::Able, _) => format!("serves: {because}"),
+        (std::cmp::Ordering::Equal, ..) => format!("serves, for want of a better one: {because}"),
+        (std::cmp::Ordering::Greater, ..) => format!("stands by: {because}"),
+        (_, Ability::Unable, _) => format!("cannot serve: {because}"),
+        (_, Ability::Unknown, _) => format!("may not serve yet, nothing is known: {because}"),
+        (_, Ability::Able, Some(at)) => {
+            format!("can serve again, and gets the route back at {} if that lasts: {because}", moment(at))
+        }
+        (_, Ability::Able, None) => {
+            format!("can serve again, and the route stays where it is while that pool can: {because}")
+        }
+    }
+}
+
+/// How the pool serves and shares.
+pub fn pool(led: &Led) -> String {
+    let Picture { mode, tier, in_rotation, total, .. } = led.outlook.roster.picture();
+    let serves = match (mode, tier) {
+        (Mode::Down, _) => return "down: nobody may serve".to_owned(),
+        (Mode::Waiting, _) => return "waiting: nobody has passed a probe yet".to_owned(),
+        (Mode::Fallback, _) => {
+            return format!("fallback: nobody is healthy, and all {in_rotation} who can be reached take turns");
+        }
+        (mode, Some(tier)) => format!("{}: {in_rotation} of {total} in rotation, of tier {tier}", mode.as_str()),
+        (mode, None) => format!("{}: {in_rotation} of {total} in rotation", mode.as_str()),
+    };
+    let shares = match (&led.served.config.balance, &led.key) {
+        (Policy::RoundRobin, _) => "they take turns".to_owned(),
+        (Policy::Random, _) => "a draw says who".to_owned(),
+        (Policy::LeastRequests { choices }, _) => format!("the least loaded of all, or of {choices} in a large pool"),
+        (Policy::Fastest { sensitivity }, _) => {
+            format!("those within {} of the fastest take turns", duration(*sensitivity))
+        }
+        (Policy::ConsistentHash { .. }, Some(_)) => "its hash key says who".to_owned(),
+        (Policy::ConsistentHash { .. }, None) => "it has no hash key, so a draw says who".to_owned(),
+    };
+    format!("{serves}; {shares}")
+}
+
+/// Why the proxy answers itself.
+pub fn answer(fate: &Fate, snapshot: &Snapshot, listener: &Listener) -> String {
+    let (limits, name) = (&listener.limits, &listener.name);
+    let (bytes, fields) = fate.size;
+    let why = match &fate.end {
+        End::Composite(composite) => return format!("listener {name} publishes composite {composite} there"),
+        End::LastHop => return "Max-Forwards is 0, so this proxy is the last to see it".to_owned(),
+        End::Refused { flaw: Some(flaw), .. } => return format!("the request is malformed: {flaw}"),
+        End::Refused { why, .. } => *why,
+        End::Member | End::WaitsForVerdict | End::WaitsForRoom => return String::new(),
+    };
+    match why {
+        Why::NoRoute => {
+            let Fate { host, path, .. } = fate;
+            let count = snapshot.config.routes.len();
+            format!("no route fits host {host:?} and path {path:?}; there are {count} (`routes`)")
+        }
+        Why::UriTooLong => format!("its target is longer than listener {name} takes: {} bytes", limits.max_uri_bytes),
+        Why::HeaderTooLarge => format!(
+            "its header has {bytes} bytes and {fields} fields; listener {name} takes {} and {}",
+            limits.max_header_bytes, limits.max_header_fields
+        ),
+        Why::Denied => "its method is not taken there".to_owned(),
+        Why::AllUnhealthy => "nobody is healthy, and the pool fails then (`on_all_unhealthy: fail`)".to_owned(),
+        Why::NoMember => "the pool has no enabled member with an address".to_owned(),
+        Why::Overloaded => fate.led.as_ref().map_or_else(String::new, overloaded),
+        _ => "a fault of the proxy's own".to_owned(),
+    }
+}
+
+/// Why it waits.
+pub fn wait(led: &Led, end: &End) -> String {
+    match end {
+        End::WaitsForVerdict => "nobody has passed a probe yet, and the first verdict is waited for".to_owned(),
+        _ => {
+            let queue = led.served.live.queue();
+            format!("there is no room, and {} of {} places in the queue are taken", queue.length(), queue.size())
+        }
+    }
+}
+
+/// Why this member would get it or not.
+pub fn member(led: &Led, facts: &Facts, index: usize, chance: Chance) -> String {
+    let roster = &led.outlook.roster;
+    let (live, standing) = (&roster.members()[index], roster.standing(index));
+    let Some(known) = facts.of(live.id()) else { return "it has just left the pool".to_owned() };
+    let why = match chance {
+        Chance::Out => return out(led, known, live, standing),
+        Chance::Picked => picked(led, live),
+        Chance::Possible => "it is drawn, or another one is".to_owned(),
+        Chance::NotNow => not_now(led, index),
+    };
+    match standing {
+        Standing::Kept => format!("{why}; kept: {}; {}", evidence(known), cap(roster.picture())),
+        _ => why,
+    }
+}
+
+fn overloaded(led: &Led) -> String {
+    let queue = led.served.live.queue();
+    let room = match (&led.outlook.foreseen, led.served.live.capacity().max_in_flight) {
+        (Foreseen::Crowded, _) => return "too many requests wait for a first verdict".to_owned(),
+        (_, Some(most)) if led.served.live.in_flight() >= most => format!("the pool has {most} of {most} requests"),
+        _ => "everyone who may be picked is full".to_owned(),
+    };
+    match queue.size() {
+        0 => format!("{room}, and there is no queue"),
+        size => format!("{room}, and so is the queue: {} of {size}", queue.length()),
+    }
+}
+
+/// Who may not be picked.
+fn out(led: &Led, known: &Known, live: &Member, standing: Standing) -> String {
+    let picture = led.outlook.roster.picture();
+    match standing {
+        Standing::Disabled => format!("disabled since {}", moment(known.admin_since)),
+        Standing::Draining if known.admin == Admin::Draining => {
+            format!("draining since {}: {} in flight", moment(known.admin_since), live.in_flight())
+        }
+        Standing::Draining => format!("draining: its weight is 0; {} in flight", live.in_flight()),
+        _ if live.address().is_none() => {
+            let trouble = known.trouble.as_deref().unwrap_or("nothing is known of it yet");
+            format!("without an address: {trouble}")
+        }
+        Standing::Ejected if picture.mode == Mode::Down => format!("nobody may serve: {}", evidence(known)),
+        Standing::Ejected => format!("ejected, {}; {}", evidence(known), cap(picture)),
+        Standing::Unknown if known.window.shown == 0 => "unknown: no probe of it has ended yet".to_owned(),
+        Standing::Unknown => format!("unknown: no probe has passed yet; {}", samples(known)),
+        Standing::Standby => match picture.tier {
+            Some(tier) => format!("standby: tier {tier} serves, and it is of tier {}; {}", known.tier, evidence(known)),
+            None => format!("standby: first verdicts are waited for; {}", evidence(known)),
+        },
+        Standing::Healthy | Standing::Kept | Standing::Fallback => format!("left out: {}", evidence(known)),
+    }
+}
+
+fn picked(led: &Led, live: &Member) -> String {
+    let roster = &led.outlook.roster;
+    let candidates = led.outlook.prospects.iter().flatten();
+    match candidates.clone().filter(|prospect| prospect.has_room).count() {
+        _ if candidates.count() == 1 => return "the only one who may be picked".to_owned(),
+        1 => return "the only one with room".to_owned(),
+        _ => {}
+    }
+    match &led.served.config.balance {
+        _ if roster.mode() == Mode::Fallback => "nobody is healthy, and it is its turn".to_owned(),
+        Policy::ConsistentHash { .. } => "the hash key leads to it".to_owned(),
+        Policy::LeastRequests { .. } => format!("nobody is less loaded: {}", load(live)),
+        Policy::Fastest { .. } => "fast enough, and it is its turn".to_owned(),
+        Policy::RoundRobin | Policy::Random => "it is its turn".to_owned(),
+    }
+}
+
+/// Who may be picked, and is not.
+fn not_now(led: &Led, index: usize) -> String {
+    let roster = &led.outlook.roster;
+    let (live, prospect) = (&roster.members()[index], led.outlook.prospects[index]);
+    if let Some(most) = room(live).filter(|_| prospect.is_some_and(|prospect| !prospect.has_room)) {
+        return format!("full: {} of {most} requests", live.in_flight());
+    }
+    if matches!(led.outlook.foreseen, Foreseen::Full) {
+        return "the pool is full, or others wait in its queue".to_owned();
+    }
+    let is_slow = prospect.and_then(|prospect| prospect.share).is_some_and(|share| share == 0.0);
+    match &led.served.config.balance {
+        _ if roster.mode() == Mode::Fallback => "not its turn".to_owned(),
+        Policy::ConsistentHash { .. } => "the hash key leads to another one".to_owned(),
+        Policy::LeastRequests { .. } => {
+            format!("another one is less loaded, or as little and its turn: {}", load(live))
+        }
+        Policy::Fastest { .. } if is_slow && roster.standing(index) == Standing::Kept => {
+            "the healthy come first, however fast it fails".to_owned()
+        }
+        Policy::Fastest { sensitivity } if is_slow => slow(led, live, *sensitivity),
+        Policy::RoundRobin | Policy::Random | Policy::Fastest { .. } => "not its turn".to_owned(),
+    }
+}
+
+fn slow(led: &Led, live: &Member, sensitivity: Duration) -> String {
+    let roster = &led.outlook.roster;
+    let with_share = led.outlook.prospects.iter().zip(roster.members());
+    let in_band = with_share.filter(|(prospect, _)| prospect.and_then(|p| p.share).is_some_and(|share| share > 0.0));
+    let fastest = in_band.filter_map(|(_, member)| member.latency()).min();
+    match (live.latency(), fastest) {
+        (Some(its), Some(fastest)) => format!(
+            "slow: {}, more than {} over the fastest's {}",
+            duration(its),
+            duration(sensitivity),
+            duration(fastest)
+        ),
+        _ => "slow: without a latency of its own it counts as the slowest".to_owned(),
+    }
+}
+
+fn load(live: &Member) -> String {
+    format!("{} in flight", live.in_flight())
+}
+
+/// `unhealthy since 12:03:11 UTC: 2 of 5 passed, last: 503, expected 200-299, after 1.2 ms`.
+fn evidence(known: &Known) -> String {
+    format!("{} since {}: {}", known.verdict.as_str(), moment(known.since), samples(known))
+}
+
+fn samples(known: &Known) -> String {
+    let last = known.last.as_ref().map(|sample| {
+        let word = if sample.outcome == Outcome::Pass { "last passed" } else { "last" };
+        format!("{word}: {}, after {}", sample.detail, duration(sample.phases.total))
+    });
+    let window = match known.window.shown {
+        0 => "no probe counted yet".to_owned(),
+        shown => format!("{} of {shown} passed", known.window.passes),
+    };
+    last.map_or(window.clone(), |last| format!("{window}, {last}"))
+}
+
+fn cap(picture: &Picture) -> String {
+    format!("cap {}, out {}", picture.ejectable, picture.ejected)
+}
+
+fn duration(duration: Duration) -> String {
+    format!("{} ms", duration.as_micros() as f64 / 1000.0)
+}
+
+/// `12:03:11 UTC`, with the date where that is another one than today's.
+fn moment(moment: Duration) -> String {
+    let (then, today) = (time_of(moment), time_of(clock::monotonic()));
+    let (date, time) = then.split_once('T').unwrap_or(("", then.as_str()));
+    let time = time.split('.').next().unwrap_or_default();
+    if today.starts_with(date) { format!("{time} UTC") } else { format!("{date} {time} UTC") }
+}
