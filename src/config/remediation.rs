@@ -220,7 +220,8 @@ mod tests {
             ("http://[::1]:65536", Some("`65536` is not a port; write 1 to 65535")),
             ("http://10.0.0.256/", Some("it looks like an IPv4 address and is none")),
             ("http://-ops.example/", Some("no `-` at its ends")),
-            ("ops.example/replace", Some("begins with `https://`")),
+            ("ops.example", Some("begins with `https://`")),
+            ("ops.example/replace", Some("is not a URL")),
             ("http:///replace", Some("")),
         ];
         for (text, expected) in rows {
