@@ -15,7 +15,7 @@ use crate::control::Control;
 use crate::failover::{Composites, Standby};
 use crate::health::failover::Ability;
 use crate::route::{Host, Rank, Route};
-use crate::snapshot::{Snapshot, Stop, Way};
+use crate::snapshot::{Stop, Way};
 
 /// One route.
 #[derive(Debug, Serialize, ToSchema)]
@@ -68,7 +68,7 @@ pub async fn routes(State(control): State<Arc<Control>>) -> Json<Vec<RouteView>>
     control.switchboard().advance(clock::monotonic());
     let both = snapshot.config.routes.iter().zip(&snapshot.ways);
     let composites = control.switchboard().composites();
-    Json(both.map(|(route, way)| RouteView::new(&snapshot, route, way, composites)).collect())
+    Json(both.map(|(route, way)| RouteView::new(route, way, composites)).collect())
 }
 
 /// How a route stands: the rank that serves, since when, how often it changed, and each pool.
@@ -81,7 +81,7 @@ pub(super) struct Standing {
 }
 
 impl Standing {
-    pub(super) fn of(snapshot: &Snapshot, route: &Route, way: &Way, composites: Composites<'_>) -> Standing {
+    pub(super) fn of(route: &Route, way: &Way, composites: Composites<'_>) -> Standing {
         match way.switch() {
             Some(switch) => {
                 let shown = switch.shown(composites);
@@ -93,15 +93,16 @@ impl Standing {
                     (standby.ability(composites), standby.because(composites), None)
                 };
                 let pools = way.stops().iter().zip(&route.pools).map(pool).collect();
-                Standing { rank: 0, since: snapshot.since, failovers: 0, pools }
+                let memory = way.memory();
+                Standing { rank: 0, since: memory.since(), failovers: memory.all_moves(), pools }
             }
         }
     }
 }
 
 impl RouteView {
-    fn new(snapshot: &Snapshot, route: &Route, way: &Way, composites: Composites<'_>) -> RouteView {
-        let Standing { rank, since, failovers, pools } = Standing::of(snapshot, route, way, composites);
+    fn new(route: &Route, way: &Way, composites: Composites<'_>) -> RouteView {
+        let Standing { rank, since, failovers, pools } = Standing::of(route, way, composites);
         let pools = route.pools.iter().zip(pools).map(|(rank, stands)| RankView::new(rank, stands)).collect();
         RouteView {
             name: route.name.to_string(),

@@ -181,7 +181,7 @@ impl Control {
             prepare::tell_of_odd(&served.config, &following.prepared, &nobody);
         }
         control.diagnose(&pools.config);
-        control.switchboard.follow(clock::monotonic(), pools.switches());
+        control.switchboard.follow(clock::monotonic(), pools.memories());
         control.follow(&mut following);
         drop(following);
         Ok(control)
@@ -328,7 +328,7 @@ impl Control {
         let next = Arc::new(Snapshot::next(Some(&old), now, config, found, outfits, &self.audience));
         // Before anybody is served by it, who might ask for one of them; routes go by composites.
         next.look_again(now, &self.composites);
-        self.switchboard.follow(clock::monotonic(), next.switches());
+        self.switchboard.follow(clock::monotonic(), next.memories());
         self.snapshot.store(next.clone());
         old.make_way();
         let before = std::mem::replace(&mut following.prepared, prepared).found;

@@ -61,9 +61,10 @@ impl Standby {
         }
     }
 
-    /// Whether it is the same place in the row of a generation as `other` in that of another.
+    /// Whether it is the same pool as `other` of another generation. What it goes by may be another: that only changes its
+    /// ability.
     pub(super) fn is(&self, other: &Standby) -> bool {
-        Arc::ptr_eq(&self.pool, &other.pool) && self.when == other.when
+        Arc::ptr_eq(&self.pool, &other.pool)
     }
 
     fn state(&self, roster: &Roster, composites: Composites<'_>) -> State {

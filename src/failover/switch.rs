@@ -11,7 +11,7 @@ use super::{Composites, Standby};
 use crate::health::failover::{self, Ability, Cause, Failback, Move};
 use crate::telemetry::{Event, EventLog, Kind, Severity};
 
-/// One route that leads to several pools.
+/// One route's choice. Of one with a single pool it only remembers what a later generation goes on from.
 #[derive(Debug)]
 pub struct Switch {
     route: Arc<str>,
@@ -31,6 +31,8 @@ struct Board {
     places: Vec<Place>,
     /// Since when the present pool serves.
     since: Duration,
+    /// The pool that served in the generation before and is none of the route's any more, until that is told.
+    gone: Option<Arc<str>>,
     /// The next generation has taken over, and decides.
     retired: bool,
 }
@@ -79,23 +81,21 @@ impl Switch {
         places: Vec<Place>,
         events: Arc<EventLog>,
     ) -> Switch {
-        let (heart, since, tally) = match old {
-            Some(old) => {
-                let mut board = old.board();
-                board.retired = true;
-                let kept = places.iter().map(|place| (board.find(&place.standby), place.wait));
-                let heart = failover::Switch::reshaped(&board.heart, now, failback, kept);
-                let stays = board.places.get(board.heart.present()).map(|place| &place.standby);
-                let stays = stays.is_some_and(|before| places[heart.present()].standby.is(before));
-                (heart, if stays { board.since } else { now }, old.tally.clone())
-            }
-            None => {
-                let waits = places.iter().map(|place| place.wait);
-                (failover::Switch::new(now, failback, waits), now, Arc::default())
-            }
+        let mut before = old.map(Switch::board);
+        let heart = match &mut before {
+            Some(before) => before.hand_on(now, failback, &places),
+            None => failover::Switch::new(now, failback, places.iter().map(|place| place.wait)),
         };
+        let served = before.as_ref().and_then(|before| before.serving());
+        let serves = places.get(heart.present());
+        let stays = served.zip(serves).is_some_and(|(served, serves)| served.standby.is(&serves.standby));
+        let is_choice = places.len() > 1 || before.as_ref().is_some_and(|before| before.is_choice());
+        let gone = served.filter(|_| !stays && is_choice).map(|served| served.standby.pool.name().clone());
+        let since = before.as_ref().filter(|_| stays).map_or(now, |before| before.since);
+        drop(before);
+        let tally = old.map_or_else(Arc::default, |old| old.tally.clone());
         let rank = AtomicUsize::new(heart.present());
-        let board = Mutex::new(Board { heart, places, since, retired: false });
+        let board = Mutex::new(Board { heart, places, since, gone, retired: false });
         Switch { route, rank, board, moved: Notify::new(), tally, events }
     }
 
@@ -142,6 +142,16 @@ impl Switch {
         self.board().next_deadline()
     }
 
+    /// Since when the present pool serves.
+    pub fn since(&self) -> Duration {
+        self.board().since
+    }
+
+    /// Whether there is anything to choose.
+    pub(super) fn is_choice(&self) -> bool {
+        self.board().is_choice()
+    }
+
     /// How it stands, for people.
     pub fn shown(&self, composites: Composites<'_>) -> Shown {
         let board = self.board();
@@ -172,17 +182,34 @@ impl Switch {
         if board.retired {
             return false;
         }
-        let before = board.heart.next_deadline();
+        let before = board.next_deadline();
+        let is_choice = board.is_choice();
         let Board { heart, places, .. } = &mut *board;
-        if let Some(step) = take(heart, places, now) {
-            board.since = now;
-            self.rank.store(step.to, Relaxed);
-            self.moved.notify_waiters();
-            self.tally.of(step.cause).fetch_add(1, Relaxed);
-            // Under the lock, so that what is told has the order of what happened.
-            self.events.publish(event(&self.route, &board.places, step, composites));
+        let mut step = if is_choice { take(heart, places, now) } else { None };
+        let present = heart.present();
+        // Under the lock, so that what is told has the order of what happened.
+        if let Some(gone) = board.gone.take() {
+            self.tell(&board, &Past { pool: &gone, rank: None }, present, Cause::Removed, composites);
+            // Where it began was no pool that served.
+            step = step.filter(|step| step.cause == Cause::NoneAble).map(|step| Move { from: present, ..step });
         }
-        board.heart.next_deadline() != before
+        if self.rank.swap(present, Relaxed) != present {
+            board.since = now;
+            self.moved.notify_waiters();
+        }
+        if let Some(Move { from, to, cause }) = step {
+            let pool = board.places[from].standby.pool.name();
+            self.tell(&board, &Past { pool, rank: Some(from) }, to, cause, composites);
+        }
+        board.next_deadline() != before
+    }
+
+    /// Counts where it is another pool that serves, and tells people.
+    fn tell(&self, board: &Board, past: &Past<'_>, to: usize, cause: Cause, composites: Composites<'_>) {
+        if past.rank != Some(to) {
+            self.tally.of(cause).fetch_add(1, Relaxed);
+        }
+        self.events.publish(event(&self.route, &board.places, past, to, cause, composites));
     }
 
     fn board(&self) -> MutexGuard<'_, Board> {
@@ -191,13 +218,60 @@ impl Switch {
     }
 }
 
+/// Who served before.
+struct Past<'a> {
+    pool: &'a str,
+    /// `None`: it is none of the route's any more.
+    rank: Option<usize>,
+}
+
 impl Board {
     fn next_deadline(&self) -> Option<Duration> {
-        self.heart.next_deadline().filter(|_| !self.retired)
+        self.heart.next_deadline().filter(|_| !self.retired && self.is_choice())
     }
 
-    fn find(&self, standby: &Standby) -> Option<usize> {
-        self.places.iter().position(|place| place.standby.is(standby))
+    fn is_choice(&self) -> bool {
+        self.places.len() > 1
+    }
+
+    fn serving(&self) -> Option<&Place> {
+        self.places.get(self.heart.present())
+    }
+
+    /// Decides no more; the next generation, which leads to `places`, goes on from here.
+    fn hand_on(&mut self, now: Duration, failback: Failback, places: &[Place]) -> failover::Switch {
+        self.retired = true;
+        let waits = places.iter().map(|place| place.wait);
+        let kept = self.find(places);
+        let present = kept.iter().position(|was| *was == Some(self.heart.present()));
+        match present {
+            // How it stands nobody has followed: it had no choice.
+            Some(present) if !self.is_choice() => failover::Switch::widened(now, failback, waits, present),
+            _ => failover::Switch::reshaped(&self.heart, now, failback, kept.into_iter().zip(waits)),
+        }
+    }
+
+    /// Of each of the next generation's `places`, which of these it was: the same pool, and if that has several ranks the
+    /// one that goes by the same; the one that serves is found if its pool is still there.
+    fn find(&self, places: &[Place]) -> Vec<Option<usize>> {
+        let mut kept: Vec<Option<usize>> = vec![None; places.len()];
+        for by_the_same in [true, false] {
+            for (rank, Place { standby, .. }) in places.iter().enumerate() {
+                let was = |(before, place): (usize, &Place)| {
+                    let is = place.standby.is(standby) && (!by_the_same || place.standby.when == standby.when);
+                    (is && !kept.contains(&Some(before))).then_some(before)
+                };
+                kept[rank] = kept[rank].or_else(|| self.places.iter().enumerate().find_map(was));
+            }
+        }
+        let present = self.heart.present();
+        if !kept.contains(&Some(present))
+            && let Some(serving) = self.serving()
+            && let Some(rank) = places.iter().position(|place| place.standby.is(&serving.standby))
+        {
+            kept[rank] = Some(present);
+        }
+        kept
     }
 }
 
@@ -207,27 +281,35 @@ impl Tally {
     }
 }
 
-/// What is told of a move, with the pool that serves now as it stands.
-fn event(route: &str, places: &[Place], step: Move, composites: Composites<'_>) -> Event {
-    let (from, to) = (&places[step.from].standby, &places[step.to].standby);
-    let (was, is) = (from.pool.name(), to.pool.name());
-    let (level, why) = match step.cause {
-        Cause::Unable => (Severity::Warn, format!("pool {was} cannot: {}", from.because(composites))),
-        Cause::NoneAble => (Severity::Warn, format!("none of its pools can: {}", from.because(composites))),
-        Cause::Start => (Severity::Warn, format!("pool {was} cannot at the start: {}", from.because(composites))),
-        Cause::Failback => (Severity::Info, format!("it can again: {}", to.because(composites))),
-        Cause::Relief => (Severity::Info, format!("it can, as none could: {}", to.because(composites))),
+/// What is told, with the pool that serves now as it stands.
+fn event(route: &str, places: &[Place], past: &Past<'_>, to: usize, cause: Cause, composites: Composites<'_>) -> Event {
+    let (was, is) = (past.pool, &places[to].standby);
+    let before = || past.rank.map(|rank| places[rank].standby.because(composites)).unwrap_or_default();
+    let (level, why) = match cause {
+        Cause::Unable => (Severity::Warn, format!("pool {was} cannot: {}", before())),
+        Cause::NoneAble => (Severity::Warn, format!("none of its pools can: {}", before())),
+        Cause::Start => (Severity::Warn, format!("pool {was} cannot at the start: {}", before())),
+        Cause::Failback => (Severity::Info, format!("it can again: {}", is.because(composites))),
+        Cause::Relief => (Severity::Info, format!("it can, as none could: {}", is.because(composites))),
+        Cause::Removed => (Severity::Info, format!("pool {was} is none of its pools any more")),
     };
-    let level = if step.to < step.from { Severity::Info } else { level };
-    let message = format!("route {route}: pool {is} serves, before it was {was}: {why}");
-    let roster = to.pool.roster();
+    // To a better one is good news, but where it is only the better of the bad.
+    let is_better = past.rank.is_some_and(|rank| to < rank) && cause != Cause::NoneAble;
+    let level = if is_better { Severity::Info } else { level };
+    let is = &is.pool;
+    let message = if past.rank == Some(to) {
+        format!("route {route}: pool {} serves on: {why}", is.name())
+    } else {
+        format!("route {route}: pool {} serves, before it was {was}: {why}", is.name())
+    };
+    let roster = is.roster();
     let headline = roster.headline();
     Event {
         route: Some(route.to_owned()),
-        pool: Some(is.to_string()),
-        from: Some(was.to_string()),
-        to: Some(is.to_string()),
-        reason: Some(step.cause.as_str()),
+        pool: Some(is.name().to_string()),
+        from: Some(was.to_owned()),
+        to: Some(is.name().to_string()),
+        reason: Some(cause.as_str()),
         detail: Some(why),
         in_rotation: Some(headline.in_rotation),
         total: Some(headline.total),

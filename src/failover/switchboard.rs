@@ -41,10 +41,12 @@ impl Switchboard {
         &*self.composites
     }
 
-    /// From now on these are the switches. Each looks once more: something may have changed since it was made.
+    /// From now on these are the switches. Each looks once more: something may have changed since it was made. Those without
+    /// a choice have nothing to look at later.
     pub fn follow(&self, now: Duration, switches: Vec<Arc<Switch>>) {
         let mut lines = Lines::default();
-        for switch in &switches {
+        let (choices, alone): (Vec<_>, Vec<_>) = switches.into_iter().partition(|switch| switch.is_choice());
+        for switch in &choices {
             match switch.concern() {
                 Concern::All => lines.by_any.push(switch.clone()),
                 Concern::Pools(mut pools) => {
@@ -54,9 +56,9 @@ impl Switchboard {
                 }
             }
         }
-        let lines = Arc::new(Lines { all: switches, ..lines });
+        let lines = Arc::new(Lines { all: choices, ..lines });
         self.present.store(lines.clone());
-        for switch in &lines.all {
+        for switch in lines.all.iter().chain(&alone) {
             switch.look(now, self.composites());
         }
         self.stirred.notify_one();

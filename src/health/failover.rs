@@ -64,9 +64,11 @@ pub enum Cause {
     NoneAble,
     /// The first verdicts are in, or have been waited for long enough.
     Start,
+    /// The one before is none of the route's any more.
+    Removed,
 }
 
-/// Another pool serves.
+/// Another pool serves; or the same one, where from now on none can serve, or one can again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Move {
     /// The rank that served.
@@ -139,12 +141,24 @@ impl Switch {
         next
     }
 
+    /// A route that had one pool, and has several from `now` on: that one is at rank `present` and serves on, whatever
+    /// is better and new.
+    pub fn widened(
+        now: Duration,
+        failback: Failback,
+        waits: impl IntoIterator<Item = Duration>,
+        present: usize,
+    ) -> Switch {
+        Switch { present, phase: Phase::Serving, ..Switch::new(now, failback, waits) }
+    }
+
     /// The rank that serves, 0 first.
     pub fn present(&self) -> usize {
         self.present
     }
 
-    /// How each pool is now, in their order, and that it is `now`. Says whether another one serves. A time before the
+    /// How each pool is now, in their order, and that it is `now`. Says whether another one serves, or on other
+    /// terms. A time before the
     /// latest one counts as that.
     pub fn observe(&mut self, now: Duration, reports: impl IntoIterator<Item = Report>) -> Option<Move> {
         self.now = self.now.max(now);
@@ -214,7 +228,8 @@ impl Switch {
                 Cause::NoneAble
             }
         };
-        (self.present != from).then_some(Move { from, to: self.present, cause })
+        let turns = (before == Phase::NoneAble) != (self.phase == Phase::NoneAble);
+        (turns || self.present != from).then_some(Move { from, to: self.present, cause })
     }
 
     /// At the start: the first that is waited for, of those that come before the first that is able.
@@ -249,7 +264,8 @@ impl Ability {
 
 impl Cause {
     /// Every cause.
-    pub const ALL: [Cause; 5] = [Cause::Unable, Cause::Failback, Cause::Relief, Cause::NoneAble, Cause::Start];
+    pub const ALL: [Cause; 6] =
+        [Cause::Unable, Cause::Failback, Cause::Relief, Cause::NoneAble, Cause::Start, Cause::Removed];
 
     /// The word used in logs, API and metrics.
     pub fn as_str(self) -> &'static str {
@@ -259,6 +275,7 @@ impl Cause {
             Cause::Relief => "relief",
             Cause::NoneAble => "none_able",
             Cause::Start => "start",
+            Cause::Removed => "removed",
         }
     }
 }

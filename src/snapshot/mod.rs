@@ -151,6 +151,11 @@ impl Snapshot {
         self.succeeded.notify_waiters();
     }
 
+    /// What is known of all of its routes' choices, those that have none included.
+    pub fn memories(&self) -> Vec<Arc<Switch>> {
+        self.ways.iter().map(Way::memory).cloned().collect()
+    }
+
     /// Whether it was made of this configuration, and of files that held the same.
     pub fn is_of(&self, config: &Config, outfits: &HashMap<String, Outfit>) -> bool {
         let plain = Outfit::default();

@@ -15,7 +15,7 @@ use crate::telemetry::metrics::RouteCounts;
 #[derive(Debug)]
 pub struct Way {
     stops: Box<[Stop]>,
-    switch: Option<Arc<Switch>>,
+    switch: Arc<Switch>,
     /// Whoever it goes by, each once.
     in_use: Box<[Arc<Pool>]>,
 }
@@ -32,7 +32,7 @@ pub struct Stop {
 impl Way {
     /// The rank that serves now.
     pub fn rank(&self) -> usize {
-        self.switch.as_ref().map_or(0, |switch| switch.rank())
+        self.switch.rank()
     }
 
     /// The pool of this rank.
@@ -62,7 +62,12 @@ impl Way {
 
     /// Who chooses; `None` where there is one pool.
     pub fn switch(&self) -> Option<&Arc<Switch>> {
-        self.switch.as_ref()
+        Some(&self.switch).filter(|_| self.stops.len() > 1)
+    }
+
+    /// The same, also where there is nothing to choose.
+    pub fn memory(&self) -> &Arc<Switch> {
+        &self.switch
     }
 
     /// Where `route` leads among the pools that `served` finds. It goes on from `before`, its way in the
@@ -92,13 +97,11 @@ impl Way {
             stops.push(Stop { counts, served });
         }
         let failback = route.failback.map_or(Failback::Never, Failback::After);
-        let switch = (stops.len() > 1).then(|| {
-            let before = before.and_then(|before| before.switch.as_deref());
-            Arc::new(Switch::new(before, now, route.name.clone(), failback, places, audience.events.clone()))
-        });
+        let before = before.map(|before| &*before.switch);
+        let switch = Switch::new(before, now, route.name.clone(), failback, places, audience.events.clone());
         let beneath = route.pools.iter().filter_map(|rank| rank.when.as_deref()).flat_map(dozing);
         let in_use = once_each(stops.iter().map(|stop| stop.served.live.clone()).chain(beneath));
-        Way { stops: stops.into(), switch, in_use }
+        Way { stops: stops.into(), switch: Arc::new(switch), in_use }
     }
 }
 
@@ -147,7 +150,7 @@ mod tests {
         let audience = Arc::new(Audience { events: Arc::default(), onlookers: vec![board.clone()] });
         let told = || audience.events.counters().of(Kind::Failover);
         let first = next(None, s(0), TEXT, &audience);
-        board.follow(s(0), first.switches());
+        board.follow(s(0), first.memories());
         assert_eq!((first.ways[0].rank(), first.ways[1].rank(), first.switches().len()), (0, 0, 1));
         probed(&first, s(1), "web", Sample::fail(Reason::Status, s(0)));
         assert_eq!((first.ways[0].rank(), told()), (1, 1), "at once");
@@ -155,7 +158,7 @@ mod tests {
         let second = next(Some(&first), s(2), TEXT, &audience);
         // It has not been told of yet, and the first decides no more: what happens now is seen when it is.
         probed(&second, s(3), "web", Sample::pass(s(0)));
-        board.follow(s(4), second.switches());
+        board.follow(s(4), second.memories());
         assert_eq!((second.ways[0].rank(), board.next_deadline()), (1, Some(s(64))));
         board.advance(s(63));
         assert_eq!(second.ways[0].rank(), 1);
@@ -170,5 +173,109 @@ mod tests {
         // A pool that stands twice is counted once.
         let third = next(Some(&second), s(70), &TEXT.replace("[web, us]", "[web, us, web]"), &audience);
         assert_eq!((third.ways[0].stops().len(), third.ways[0].counts().count()), (3, 2));
+    }
+
+    /// Generation after generation of `TEXT` with other pools in its first route, and what is told of failovers.
+    struct Life {
+        board: Arc<Switchboard>,
+        audience: Arc<Audience>,
+        present: Option<Snapshot>,
+    }
+
+    impl Life {
+        fn new(now: Duration, pools: &str) -> Life {
+            let board = Arc::new(Switchboard::new(|_| State::Healthy));
+            let audience = Arc::new(Audience { events: Arc::default(), onlookers: vec![board.clone()] });
+            let mut life = Life { board, audience, present: None };
+            life.reload(now, pools);
+            life
+        }
+
+        fn reload(&mut self, now: Duration, pools: &str) {
+            let text =
+                TEXT.replace("[web, us]", pools).replace("routes:", "composites: { x: { sources: [us] } }\nroutes:");
+            let text = text.replace(
+                "  us:",
+                "  new: { members: [\"10.0.0.3:80\"], initial_wait: 30s, probe: { path: / } }\n  us:",
+            );
+            let snapshot = next(self.present.as_ref(), now, &text, &self.audience);
+            self.board.follow(now, snapshot.memories());
+            self.present = Some(snapshot);
+        }
+
+        fn probed(&self, now: Duration, pool: &str, sample: Sample) {
+            probed(self.present.as_ref().expect("a generation"), now, pool, sample);
+        }
+
+        /// The pool that serves, how often that changed, and how much was told.
+        fn stands(&self) -> (String, u64, u64) {
+            let way = &self.present.as_ref().expect("a generation").ways[0];
+            let pool = way.stop(way.rank()).expect("a pool").counts.pool().to_owned();
+            (pool, way.memory().all_moves(), self.audience.events.counters().of(Kind::Failover))
+        }
+    }
+
+    fn stood(pool: &str, moves: u64, told: u64) -> (String, u64, u64) {
+        (pool.to_owned(), moves, told)
+    }
+
+    #[test]
+    fn the_pool_that_serves_is_known_by_its_name_whatever_it_goes_by() {
+        let mut life = Life::new(s(0), "[web, us]");
+        life.probed(s(1), "web", Sample::fail(Reason::Status, s(0)));
+        life.probed(s(2), "web", Sample::pass(s(0)));
+        for (now, pools) in [(3, "[web, { pool: us, when: x }]"), (4, "[{ pool: web, when: x }, us]"), (5, "[us, web]")]
+        {
+            life.reload(s(now), pools);
+            assert_eq!(life.stands(), stood("us", 1, 1), "{pools}");
+        }
+        // At two ranks, of which one goes.
+        life.reload(s(6), "[web, us, { pool: us, when: x }]");
+        life.reload(s(7), "[web, { pool: us, when: x }]");
+        assert_eq!(life.stands(), stood("us", 1, 1));
+        life.board.advance(s(61));
+        assert_eq!(life.stands(), stood("us", 1, 1), "its delay goes on");
+        life.board.advance(s(62));
+        assert_eq!(life.stands(), stood("web", 2, 2));
+    }
+
+    #[test]
+    fn that_the_pool_that_serves_is_taken_from_its_route_is_told_and_counted() {
+        let mut life = Life::new(s(0), "[web, us]");
+        life.probed(s(1), "web", Sample::fail(Reason::Status, s(0)));
+        life.probed(s(2), "web", Sample::pass(s(0)));
+        life.reload(s(3), "[new, web]");
+        assert_eq!(life.stands(), stood("new", 2, 2), "a new start: what is better is waited for");
+        life.board.advance(s(33));
+        assert_eq!(life.stands(), stood("web", 3, 3));
+        life.reload(s(40), "[us]");
+        assert_eq!(life.stands(), stood("us", 4, 4), "to one pool");
+        life.reload(s(50), "[web]");
+        assert_eq!(life.stands(), stood("web", 4, 4), "a route with one pool has no failover");
+    }
+
+    #[test]
+    fn a_pool_that_was_alone_serves_on_when_better_ones_come() {
+        let mut life = Life::new(s(0), "[us]");
+        life.reload(s(1), "[new, us]");
+        assert_eq!(life.stands(), stood("us", 0, 0), "it is not waited for what is new");
+        life.probed(s(2), "new", Sample::pass(s(0)));
+        life.board.advance(s(61));
+        assert_eq!(life.stands(), stood("us", 0, 0));
+        life.board.advance(s(62));
+        assert_eq!(life.stands(), stood("new", 1, 1));
+        life.reload(s(63), "[new]");
+        life.reload(s(64), "[new, us]");
+        assert_eq!(life.stands(), stood("new", 1, 1), "what was counted is not forgotten meanwhile");
+    }
+
+    #[test]
+    fn that_none_can_serve_is_told_of_where_no_other_pool_serves_too() {
+        let life = Life::new(s(0), "[web, us]");
+        life.probed(s(1), "us", Sample::fail(Reason::Status, s(0)));
+        life.probed(s(2), "web", Sample::fail(Reason::Status, s(0)));
+        assert_eq!(life.stands(), stood("web", 0, 1), "no other pool came to serve");
+        life.probed(s(3), "web", Sample::pass(s(0)));
+        assert_eq!(life.stands(), stood("web", 0, 2), "nor at its end");
     }
 }

@@ -49,6 +49,12 @@ fn await_both_able(proxy: &Proxy) {
     });
 }
 
+/// Waits for this verdict on the first member of `web-us`.
+#[track_caller]
+fn await_us(proxy: &Proxy, verdict: &str) {
+    eventually(&format!("web-us is {verdict}"), || proxy.pool("web-us")["members"][0]["verdict"] == verdict);
+}
+
 /// The failovers told so far, as `from -> to reason`.
 fn told(proxy: &Proxy) -> Vec<String> {
     let told = |line: &Line| format!("{} -> {} {}", line.text("from"), line.text("to"), line.text("reason"));
@@ -225,6 +231,44 @@ fn where_none_can_serve_the_first_serves_by_its_own_rules() {
     assert_told(&proxy, &["web -> web-us unable", "web-us -> web none_able", "web -> web-us relief"]);
 }
 
+/// Whoever watches events is told that everyone is left with the better of the bad, and when that is over.
+#[test]
+fn that_none_can_serve_is_a_warning_wherever_the_route_is() {
+    let (a, b) = (Origin::start(), Origin::start());
+    let proxy = Proxy::start(&config(&[&a], &[&b], "failback_delay: 1h"));
+    await_both_able(&proxy);
+    ill(&b);
+    await_us(&proxy, "unhealthy");
+    let mark = proxy.mark();
+    ill(&a);
+    let none = proxy.await_event(mark, &[("kind", "failover"), ("route", "/"), ("reason", "none_able")]);
+    assert_eq!((none.text("level"), none.text("from"), none.text("to")), ("warn", "web", "web"), "{}", none.raw);
+    assert_eq!(Scrape::of(&proxy).value("route_failovers_total{route=\"/\",reason=\"none_able\"}"), 0.0);
+    well(&b);
+    let relief = proxy.await_event(mark, &[("kind", "failover"), ("route", "/"), ("reason", "relief")]);
+    assert_eq!((relief.text("from"), relief.text("to")), ("web", "web-us"));
+    ill(&b);
+    // To a better rank, which makes nothing better.
+    let none = proxy.await_event(mark, &[("kind", "failover"), ("from", "web-us"), ("reason", "none_able")]);
+    assert_eq!((none.text("level"), none.text("to")), ("warn", "web"));
+}
+
+/// What is new has to prove itself like any other, and nobody waits for it.
+#[test]
+fn a_route_that_gets_a_better_pool_stays_with_the_one_it_had() {
+    let (a, b, gate) = (Origin::start(), Origin::start(), Gate::new());
+    a.when(When::probe(), Answer::status(200).held_by(&gate));
+    let text = config_with(&[&a], "    initial_wait: 10m\n", &[&b], "failback_delay: 1h");
+    let proxy = Proxy::start(&text.replace("{ pools: [web, web-us], failback_delay: 1h }", "{ pool: web-us }"));
+    await_us(&proxy, "healthy");
+    proxy.reload(&text);
+    assert_eq!(route(&proxy)["rank"], 1);
+    assert_eq!(proxy.get("/one").status, 200);
+    assert_eq!(proxy.access("/one").text("pool"), "web-us");
+    assert_told(&proxy, &[]);
+    gate.open();
+}
+
 /// A pool that refuses everything is of no use while another one tries: drained by hand, or down by its own rule.
 #[test]
 fn where_none_can_serve_a_pool_in_fallback_serves_before_one_that_is_down() {
@@ -377,7 +421,7 @@ fn a_request_that_waits_for_first_verdicts_follows_its_route_over_a_reload() {
     let wait = "    initial_wait: 10m\n    on_all_unhealthy: fail\n";
     let text = config_with(&[&a], wait, &[&b], "failback_delay: 1h");
     let proxy = Proxy::start(&text);
-    proxy.await_standing(&b, "healthy");
+    await_us(&proxy, "healthy");
     let mut waits = proxy.connect();
     waits.send("GET /early HTTP/1.1\r\nHost: a\r\n\r\n");
     proxy.reload(&unrelated(&text));

@@ -325,7 +325,7 @@ impl PoolFacts {
 
 fn pools(control: &Control, snapshot: &Snapshot, led: &Led, route: &Route) -> Vec<RankedPool> {
     let Some(way) = snapshot.ways.get(led.place) else { return Vec::new() };
-    let standing = RouteStanding::of(snapshot, route, way, control.switchboard().composites());
+    let standing = RouteStanding::of(route, way, control.switchboard().composites());
     let all = route.pools.iter().zip(standing.pools).enumerate();
     all.map(|(rank, (at, (ability, because, failback)))| RankedPool {
         rank,

@@ -105,7 +105,10 @@ fn at_the_start_a_better_one_is_waited_for_but_not_for_long() {
             "late",
         ),
         (&[(1, "-?A", "0 -> 1 start"), (3, "AAA", "1 -> 0 start")], "there is no delay at the start"),
-        (&[(1, "???", "0"), (10, "", "0"), (11, "--A", "0 -> 2 relief"), (12, "A-A", "2")], "nobody comes in time"),
+        (
+            &[(1, "???", "0"), (10, "", "0 -> 0 none_able"), (11, "--A", "0 -> 2 relief"), (12, "A-A", "2")],
+            "nobody comes in time",
+        ),
         (&[(1, "?-h", "0"), (10, "", "0 -> 2 none_able"), (11, "A-h", "2 -> 0 relief")], "the better of the bad"),
     ] {
         let ranks = rows[0].1.len();
@@ -151,7 +154,7 @@ fn where_none_can_serve_the_first_with_a_healthy_member_does() {
     );
     // Even by a delay that never ends.
     let mut switch = self::switch(Failback::Never, 2);
-    play(&mut switch, &[(1, "-A", "0 -> 1 start"), (2, "-h", "1"), (3, "Ah", "1 -> 0 relief")]);
+    play(&mut switch, &[(1, "-A", "0 -> 1 start"), (2, "-h", "1 -> 1 none_able"), (3, "Ah", "1 -> 0 relief")]);
 }
 
 #[test]
@@ -162,7 +165,7 @@ fn where_nobody_is_healthy_either_a_pool_that_tries_is_better_than_one_that_is_d
         &[
             (1, "AAA", "0"),
             (2, "dA-", "0 -> 1 unable"),
-            (3, "d--", "1"),
+            (3, "d--", "1 -> 1 none_able"),
             (4, "dd-", "1 -> 2 none_able"),
             (5, "ddh", "2"),
             (6, "-dh", "2"),
@@ -197,6 +200,37 @@ fn a_reload_keeps_what_stays() {
     play(&mut gone, &[(30, "?A", "0"), (35, "AA", "0")]);
     let mut gone = next(&[None, Some(0)], Failback::After(DELAY));
     play(&mut gone, &[(30, "?A", "0"), (40, "", "0 -> 1 start")]);
+}
+
+#[test]
+fn that_none_can_serve_is_said_once_and_so_is_its_end() {
+    let mut switch = switch(Failback::After(DELAY), 2);
+    play(
+        &mut switch,
+        &[
+            (1, "AA", "0"),
+            (2, "A-", "0"),
+            (3, "--", "0 -> 0 none_able"),
+            (4, "--", "0"),
+            (5, "A-", "0 -> 0 relief"),
+            (6, "AA", "0"),
+        ],
+    );
+}
+
+#[test]
+fn a_pool_that_was_alone_serves_on_beside_better_ones() {
+    for (rows, what) in [
+        (
+            &[(1, "?A", "1"), (50, "-A", "1"), (60, "AA", "1"), (160, "", "1 -> 0 failback")][..],
+            "a new one proves itself",
+        ),
+        (&[(1, "AA", "1"), (100, "", "1"), (101, "", "1 -> 0 failback")], "so does one that is known"),
+        (&[(1, "A-", "1 -> 0 unable")], "no delay where the present one cannot"),
+    ] {
+        eprintln!("{what}");
+        play(&mut Switch::widened(ms(0), Failback::After(DELAY), [WAIT; 2], 1), rows);
+    }
 }
 
 #[test]
