@@ -312,6 +312,5 @@ fn millis(duration: Duration) -> f64 {
 
 /// The time of day so long ago, which may be before this process began.
 fn ago(ago: Duration) -> String {
-    let wall = clock::wall();
-    humantime::format_rfc3339_millis(wall.checked_sub(ago).unwrap_or(wall)).to_string()
+    humantime::format_rfc3339_millis(clock::wall_ago(ago)).to_string()
 }
