@@ -1,7 +1,7 @@
 //! One fall as its file has it.
 
 use std::net::SocketAddr;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -182,9 +182,18 @@ impl Shown {
 
 /// A name for any file system, in the order of time: `20260101T000000.000Z-1a2b3c4d-00000017`.
 fn id(time: &str, cursor: &str) -> String {
-    let time: String = time.chars().filter(|c| !matches!(c, '-' | ':')).collect();
+    let time = compact(time);
     let (instance, number) = cursor.split_once('-').unwrap_or((cursor, "0"));
     format!("{time}-{instance}-{number:0>8}")
+}
+
+/// What ids of this time begin with: they come after it in order.
+pub(super) fn stamp(time: SystemTime) -> String {
+    compact(&humantime::format_rfc3339_millis(time).to_string())
+}
+
+fn compact(rfc3339: &str) -> String {
+    rfc3339.chars().filter(|c| !matches!(c, '-' | ':')).collect()
 }
 
 /// Whether it can be one of ours; nobody else's file is touched.

@@ -2,7 +2,8 @@
 //!
 //! A fall is handed to a thread of its own through a bounded queue, so that a slow disk, a full one or thousands of falls at
 //! once cost files, which are counted, and never a probe. The bound holds over restarts: files of earlier runs are under it
-//! too, and the oldest go first.
+//! too, and the oldest go first. The oldest is what was written first, and not what bears the earliest time: a clock that was
+//! ahead for a while must not cost the falls that come after it.
 //!
 //! Not here: what a probe records (`probe`), when a member is unhealthy (`health`), who may read it (`admin`).
 
@@ -47,7 +48,7 @@ pub struct Counters {
 #[derive(Debug, Default)]
 struct Shared {
     wanted: Mutex<Option<config::Diagnostics>>,
-    /// The files there are, by the ids that they are called by: the oldest first.
+    /// The files there are, by the ids that they are called by.
     files: Mutex<BTreeMap<String, Kept>>,
     queued: AtomicUsize,
     counters: Counters,
@@ -56,6 +57,8 @@ struct Shared {
 /// A file that is there.
 #[derive(Debug, Clone)]
 pub struct Kept {
+    /// Whatever is written later has a higher one.
+    turn: u64,
     /// Its length.
     pub bytes: u64,
     /// What it is about; `None` where it cannot be read.
@@ -103,9 +106,12 @@ impl Diagnostics {
         }
     }
 
-    /// What is kept, newest first.
+    /// What is kept; what was written last comes first.
     pub fn list(&self) -> Vec<(String, Kept)> {
-        lock(&self.shared.files).iter().rev().map(|(id, kept)| (id.clone(), kept.clone())).collect()
+        let files = lock(&self.shared.files).clone();
+        let mut files: Vec<(String, Kept)> = files.into_iter().collect();
+        files.sort_unstable_by_key(|(_, kept)| std::cmp::Reverse(kept.turn));
+        files
     }
 
     /// The file of this id, as it is; `None`: there is none.

@@ -9,6 +9,7 @@ use std::thread;
 use super::archive::Archive;
 use super::case::Case;
 use super::{QUEUE, Shared, lock};
+use crate::clock;
 
 /// What the writer is asked for.
 #[derive(Debug)]
@@ -76,10 +77,7 @@ fn follow(archive: &mut Option<Archive>, shared: &Shared) -> io::Result<()> {
     *archive = None;
     lock(&shared.files).clear();
     if let Some(wanted) = wanted {
-        let path = wanted.path.display().to_string();
-        *archive = Some(
-            Archive::open(wanted, shared).map_err(|error| io::Error::new(error.kind(), format!("{path}: {error}")))?,
-        );
+        *archive = Some(Archive::open(wanted, clock::wall(), shared)?);
     }
     Ok(())
 }

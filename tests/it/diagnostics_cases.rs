@@ -125,6 +125,31 @@ fn whatever_came_is_kept_to_the_byte() {
 }
 
 #[test]
+fn what_a_clock_that_was_ahead_has_dated_goes_first_and_a_directory_stays() {
+    let origin = Origin::start();
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let ahead = |number: u64| format!("29990101T000000.000Z-1a2b3c4d-{number:08}");
+    let summary = |id: &str| {
+        let time = "2999-01-01T00:00:00.000Z";
+        serde_json::json!({ "id": id, "time": time, "event": "1a2b3c4d-1", "pool": "web", "member": "gone" })
+            .to_string()
+    };
+    for id in [ahead(1), ahead(2)] {
+        fs::write(folder.path().join(format!("{id}.json")), summary(&id)).expect("ours");
+    }
+    let old = folder.path().join("20010101T000000.000Z-1a2b3c4d-00000001.json");
+    fs::create_dir(&old).expect("ours");
+    let proxy = Proxy::start(&kept_in(folder.path(), ", max_files: 2", &origin));
+    proxy.await_all_healthy();
+    fall_and_rise(&proxy, &origin);
+    eventually("the fall is kept", || listed(&proxy, "", 2)[0]["id"] != ahead(2).as_str());
+    assert_eq!(listed(&proxy, "", 2)[1]["id"], ahead(2).as_str(), "what was written last comes first");
+    fall_and_rise(&proxy, &origin);
+    eventually("the next one too", || listed(&proxy, "", 2)[1]["id"] != ahead(2).as_str());
+    assert!(old.is_dir() && files(folder.path()).len() == 3, "{:?}", files(folder.path()));
+}
+
+#[test]
 fn the_bound_holds_over_restarts_and_reloads() {
     let origin = Origin::start();
     let folder = tempfile::tempdir().expect("a temporary folder");
