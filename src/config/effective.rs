@@ -468,18 +468,25 @@ pub fn percent_decoded(name: &str) -> String {
 }
 
 impl ProbeKind {
-    /// What of its request must not be shown: values of fields and of query parameters whose names sound like a secret.
+    /// What must not be shown of its request, and of the answer that is expected: values of fields and of query parameters
+    /// whose names sound like a secret.
     pub fn secrets(&self) -> Vec<&str> {
         let (headers, path): (&[(String, String)], &str) = match self {
             ProbeKind::Tcp => (&[], ""),
             ProbeKind::Http(http) => (&http.headers, &http.path),
             ProbeKind::Grpc(grpc) => (&grpc.headers, ""),
         };
+        let expected = match self {
+            ProbeKind::Http(http) => &http.expect.headers[..],
+            ProbeKind::Tcp | ProbeKind::Grpc(_) => &[],
+        };
+        let expected =
+            expected.iter().filter(|(name, _)| sounds_secret(name)).filter_map(|(_, value)| value.as_deref());
         let fields = headers.iter().filter(|(name, _)| sounds_secret(name)).map(|(_, value)| value.as_str());
         let query = path.split_once('?').map_or("", |(_, query)| query);
         let pairs = query.split(['&', ';']).filter_map(|pair| pair.split_once('='));
         let parameters = pairs.filter(|(name, _)| sounds_secret(&percent_decoded(name))).map(|(_, value)| value);
-        fields.chain(parameters).collect()
+        fields.chain(parameters).chain(expected).collect()
     }
 }
 

@@ -99,6 +99,26 @@ fn nothing_is_shown_of(origin: &Origin, auth: &str, answer: Answer, words: &str)
 }
 
 #[test]
+fn a_secret_that_an_answer_must_have_is_shown_no_more_than_one_that_is_sent() {
+    const TOKEN: &str = "SECRETexpected1";
+    let origin = Origin::start();
+    origin.answer(Answer::status(500).field(&format!("X-Token: {TOKEN}")).body(format!("<{TOKEN}>")));
+    let keys = format!(
+        "probe: {{ path: /healthz, interval: 200ms, timeout: 200ms, expect: {{ headers: {{ x-token: {TOKEN} }} }} }}"
+    );
+    let config = format!("diagnostics: {{ path: diagnostics }}\n{}", config_of(&[origin.to_string()], &keys));
+    let proxy = Proxy::start(&config);
+    let listed = || proxy.admin_get("/api/v1/diagnostics").json();
+    eventually("what was seen is kept", || listed()["diagnostics"].as_array().is_some_and(|all| !all.is_empty()));
+    let id = listed()["diagnostics"][0]["id"].as_str().expect("an id").to_owned();
+    let probed = run(proxy.dir(), &["probe", "web"], &[]);
+    for shown in [proxy.admin_get(&format!("/api/v1/diagnostics/{id}")).text(), probed.stdout] {
+        assert!(shown.contains("X-Token: ********") && shown.contains("<********>"), "{shown}");
+        assert!(!shown.contains(TOKEN), "{shown}");
+    }
+}
+
+#[test]
 fn a_secret_in_a_file_is_followed_and_a_new_one_is_another_probe() {
     let origin = Origin::start();
     let folder = tempfile::tempdir().expect("a temporary folder");
