@@ -36,7 +36,7 @@ use crate::failover::Switchboard;
 use crate::health::{Admin, MemberId, Mode};
 use crate::listener::Traffic;
 use crate::pool::{Audience, Member, Pool};
-use crate::probe::{Check, Idle, Prober, Recipe, Report, Taping, Target};
+use crate::probe::{Allowance, Check, Idle, Prober, Recipe, Report, Taping, Target};
 use crate::remediate::Remediator;
 use crate::snapshot::{Found, Located, Served, Snapshot};
 use crate::state_dir::StateDirError;
@@ -100,6 +100,8 @@ pub struct Parts {
     pub reloads: Reloads,
     /// Who replaces members.
     pub remediator: Arc<Remediator>,
+    /// What the limit on descriptors leaves to probes.
+    pub allowance: Allowance,
 }
 
 /// The running program, as operators see it.
@@ -152,8 +154,9 @@ impl Control {
             traffic,
             reloads,
             remediator,
+            allowance,
         } = parts;
-        let prober = Arc::new(Prober::start(snapshot.load().config.max_concurrent_probes)?);
+        let prober = Arc::new(Prober::start(snapshot.load().config.max_concurrent_probes, allowance)?);
         prober.set_ceiling(snapshot.load().config.max_probes_per_second);
         let control = Control {
             path,

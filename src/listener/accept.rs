@@ -85,7 +85,7 @@ fn admit<A: HttpServerApp + Send + Sync + 'static>(
     client: SocketAddr,
 ) {
     let visit = Visit::new(lobby.clone(), listening.clone());
-    if listening.connections() > listening.limits().max_connections || lobby.traffic.connections() > lobby.room {
+    if listening.connections() > listening.limits().max_connections || lobby.traffic.connections() > (lobby.room)() {
         visit.counts.refused.fetch_add(1, Relaxed);
         let refused = listening.refused.fetch_add(1, Relaxed);
         if refused.is_power_of_two() || refused == 0 {

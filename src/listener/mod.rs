@@ -124,8 +124,9 @@ pub struct Lobby<A> {
     pub log: AccessLog,
     /// Connections and requests now.
     pub traffic: Arc<Traffic>,
-    /// Connections over all listeners, so that descriptors are left for members, probes, logs and operators.
-    pub room: usize,
+    /// Connections there is room for now over all listeners, so that descriptors are left for members, probes, logs and
+    /// operators.
+    pub room: Arc<dyn Fn() -> usize + Send + Sync>,
 }
 
 /// What is going on now, over all listeners.

@@ -224,6 +224,11 @@ impl Check {
         &self.host
     }
 
+    /// Whether its connection is to be kept for the next one.
+    pub fn keeps(&self) -> bool {
+        self.recipe.reuse && self.request.is_some()
+    }
+
     /// How long the probe may take, from the dial to the last byte.
     pub fn timeout(&self) -> Duration {
         self.recipe.timeout
@@ -264,6 +269,7 @@ impl Check {
             Ok(result) => result,
             Err(_) => Err(trail.decided.take().unwrap_or_else(|| Failure::timeout(trail.stage, timeout))),
         };
+        kept.settle();
         // An answer may repeat what it was sent, and a detail that.
         let covered = |failure: Failure| Failure { detail: self.recipe.mask.covered_text(failure.detail), ..failure };
         trail.sample(result.map_err(covered))

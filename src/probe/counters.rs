@@ -21,6 +21,8 @@ pub struct Counters {
     pub late: AtomicU64,
     /// Probes that panicked.
     pub panics: AtomicU64,
+    /// Connections that are kept, or in use and will be.
+    pub kept: AtomicU64,
     /// By how much probes began after they were due, of those that were planned.
     pub lateness: Times,
 }
@@ -35,6 +37,11 @@ impl Counters {
     pub fn in_flight(&self) -> u64 {
         let landed = [&self.passed, &self.failed, &self.inconclusive].map(|count| count.load(Relaxed));
         self.started.load(Relaxed).saturating_sub(landed.iter().sum())
+    }
+
+    /// Descriptors that probes have, at most: of those in flight some use a connection that is kept.
+    pub fn descriptors(&self) -> usize {
+        usize::try_from(self.in_flight() + self.kept.load(Relaxed)).unwrap_or(usize::MAX)
     }
 
     /// Probes that panicked.
@@ -53,6 +60,7 @@ impl Default for Counters {
             inconclusive: AtomicU64::default(),
             late: AtomicU64::default(),
             panics: AtomicU64::default(),
+            kept: AtomicU64::default(),
             lateness: Times::new(LATENESS_BUCKETS),
         }
     }

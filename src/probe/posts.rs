@@ -72,6 +72,12 @@ impl Posts {
         self.by_question.get(self.by_member.get(member)?)
     }
 
+    /// How many probes are to keep their connection.
+    pub(super) fn keeping(&self) -> usize {
+        let keeps = |post: &&Post| post.targets.borrow().first().is_some_and(|target| target.check.keeps());
+        self.by_question.values().filter(keeps).count()
+    }
+
     /// Takes out the post that asks one of these members the same question with another timeout.
     pub(super) fn retimed(&mut self, targets: &[Target]) -> Option<Post> {
         let same = |target: &Target| {

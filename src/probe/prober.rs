@@ -9,7 +9,7 @@
 //! Not here: what a task does (`task`), when a probe is due (`schedule`), what a sample means (`health`).
 
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use tokio::sync::{Notify, watch};
 use super::ceiling::{Demand, Stretch};
 use super::posts::{Post, Posts, by_question};
 use super::task::{Desk, Notes, Task};
-use super::{Counters, Listed, Taping, Target, schedule};
+use super::{Allowance, Counters, Listed, Taping, Target, schedule};
 use crate::clock;
 use crate::health::MemberId;
 
@@ -29,6 +29,10 @@ pub struct Prober {
     handle: Handle,
     desk: Arc<Desk>,
     posts: Mutex<Posts>,
+    /// Probes in flight at most, as configured.
+    wanted: AtomicUsize,
+    /// More probes want to keep their connection than there is room for.
+    is_crowded: AtomicBool,
     /// Phases given out so far.
     phases: AtomicU64,
     /// Where this process begins to give them out, so that two of them do not probe in step.
@@ -36,15 +40,16 @@ pub struct Prober {
 }
 
 impl Prober {
-    /// A prober that follows nobody yet; later than in the first round at most `places` probes are in flight at once.
-    pub fn start(places: usize) -> io::Result<Prober> {
+    /// A prober that follows nobody yet; at most `places` probes are in flight at once, and no more than are allowed.
+    pub fn start(places: usize, allowance: Allowance) -> io::Result<Prober> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .thread_name("probe")
             .enable_io()
             .enable_time()
             .build()?;
-        let desk = Arc::new(Desk::new(places));
+        let desk = Arc::new(Desk::new(places, allowance));
+        tell_of_places(places, desk.most());
         let gate = desk.gate().clone();
         runtime.spawn(async move { gate.attend().await });
         Ok(Prober {
@@ -52,6 +57,8 @@ impl Prober {
             runtime: Mutex::new(Some(runtime)),
             desk,
             posts: Mutex::default(),
+            wanted: AtomicUsize::new(places),
+            is_crowded: AtomicBool::new(false),
             phases: AtomicU64::new(0),
             offset: fastrand::f64(),
         })
@@ -81,6 +88,7 @@ impl Prober {
         }
         before.hastened.retain(|member, _| posts.by_member.contains_key(member));
         posts.hastened = before.hastened;
+        self.tell_of_kept(&posts);
         drop(posts);
         self.desk.gate().tell(clock::monotonic());
     }
@@ -113,6 +121,9 @@ impl Prober {
     /// Another limit on probes in flight; those that are stay in flight, and count.
     pub fn set_places(&self, places: usize) {
         self.desk.set_places(places);
+        if self.wanted.swap(places, Relaxed) != places {
+            tell_of_places(places, self.desk.most());
+        }
     }
 
     /// Whether probes to come leave tracks.
@@ -172,6 +183,20 @@ impl Prober {
         runtime.into_iter().for_each(Runtime::shutdown_background);
     }
 
+    /// Warns once where more probes want to keep their connection than there is room for.
+    fn tell_of_kept(&self, posts: &Posts) {
+        let (keeping, room) = (posts.keeping(), self.desk.shelf().room());
+        let is_crowded = keeping > room;
+        if is_crowded && !self.is_crowded.load(Relaxed) {
+            tracing::warn!(
+                target: "server", keeping, room,
+                "{keeping} probes are to keep their connection (`reuse`), and the limit on descriptors leaves room for \
+                 {room}; the others dial each time"
+            );
+        }
+        self.is_crowded.store(is_crowded, Relaxed);
+    }
+
     fn begin(&self, targets: Vec<Target>) -> Post {
         let share = schedule::share(self.offset, self.phases.fetch_add(1, Relaxed));
         let now = Arc::new(Notify::new());
@@ -190,5 +215,14 @@ impl Prober {
 impl Drop for Prober {
     fn drop(&mut self) {
         self.stop();
+    }
+}
+
+fn tell_of_places(wanted: usize, allowed: usize) {
+    if wanted > allowed {
+        tracing::info!(
+            target: "server", max_concurrent_probes = wanted, allowed,
+            "the limit on descriptors leaves {allowed} probes at once, of `max_concurrent_probes` {wanted}"
+        );
     }
 }

@@ -8,6 +8,7 @@
 
 use std::mem;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -22,6 +23,7 @@ use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
 use super::fault::Trouble;
+use super::shelf::{Shelf, Spot};
 use super::tape::{Tape, Taped};
 use super::way::Version;
 
@@ -165,19 +167,49 @@ impl Drop for Session {
 /// What a probe leaves for the next one of the same member: its connection, where the pool's probes keep theirs. Dropped,
 /// the connection is closed.
 #[derive(Default)]
-pub struct Kept(Option<Session>);
+pub struct Kept {
+    session: Option<Session>,
+    /// Where it has room; it stays while the connection is in use.
+    spot: Option<Spot>,
+    /// Where there may be none; `None`: there always is.
+    shelf: Option<Arc<Shelf>>,
+}
 
 impl Kept {
+    /// What has room on `shelf`, or is not kept.
+    pub(super) fn on(shelf: Arc<Shelf>) -> Kept {
+        Kept { shelf: Some(shelf), ..Kept::default() }
+    }
+
+    /// Ends it.
+    pub(super) fn clear(&mut self) {
+        self.session = None;
+        self.settle();
+    }
+
     /// The connection, where it still stands.
     pub(super) async fn take(&mut self) -> Option<Session> {
-        let mut session = self.0.take()?;
+        let mut session = self.session.take()?;
         session.sender.ready().await.then_some(session)
     }
 
-    /// Keeps it for the next probe.
+    /// Keeps it for the next probe, or ends it where there is no room for one more.
     pub(super) fn keep(&mut self, mut session: Session) {
+        if let (None, Some(shelf)) = (&self.spot, &self.shelf) {
+            self.spot = shelf.spot();
+            if self.spot.is_none() {
+                return session.part();
+            }
+        }
         session.driver.go_away();
-        self.0 = Some(session);
+        self.session = Some(session);
+    }
+
+    /// The probe is over: where it left no connection, another member's may have the room.
+    pub(super) fn settle(&mut self) {
+        if self.session.is_none() {
+            self.spot = None;
+        }
     }
 }
 

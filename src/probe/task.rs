@@ -18,8 +18,9 @@ use super::ceiling::Lane;
 use super::gate::{Claim, Gate};
 use super::places::{Place, Places};
 use super::schedule::{Ask, Last, Tempo, Timetable};
+use super::shelf::Shelf;
 use super::target::MemberOf;
-use super::{Counters, Idle, Kept, Taping, Target, Tracks};
+use super::{Allowance, Counters, Idle, Kept, Taping, Target, Tracks};
 use crate::clock;
 use crate::health::{Class, Outcome, Pace, Reason, Sample};
 
@@ -33,6 +34,9 @@ const LATE: Duration = Duration::from_millis(250);
 /// What the tasks share.
 pub(super) struct Desk {
     places: Arc<Places>,
+    /// Of the places, those that the limit on descriptors leaves.
+    most: usize,
+    shelf: Arc<Shelf>,
     first_round: Semaphore,
     gate: Arc<Gate>,
     is_taping: AtomicBool,
@@ -40,14 +44,17 @@ pub(super) struct Desk {
 }
 
 impl Desk {
-    /// A desk with so many places.
-    pub(super) fn new(places: usize) -> Desk {
+    /// A desk with so many places, or as many as are allowed.
+    pub(super) fn new(places: usize, allowance: Allowance) -> Desk {
+        let (most, counters) = (allowance.in_flight, allowance.counters.clone());
         Desk {
-            places: Places::new(places),
+            places: Places::new(places.min(most)),
+            most,
+            shelf: Shelf::new(allowance),
             first_round: Semaphore::new(FIRST_ROUND),
             gate: Arc::default(),
             is_taping: AtomicBool::new(false),
-            counters: Arc::default(),
+            counters,
         }
     }
 
@@ -60,9 +67,19 @@ impl Desk {
         &self.gate
     }
 
-    /// So many places from now on. Who has one keeps it, and counts.
+    /// So many places from now on, or as many as are allowed. Who has one keeps it, and counts.
     pub(super) fn set_places(&self, places: usize) {
-        self.places.set(places);
+        self.places.set(places.min(self.most));
+    }
+
+    /// As many places as are allowed.
+    pub(super) fn most(&self) -> usize {
+        self.most
+    }
+
+    /// Where connections are kept.
+    pub(super) fn shelf(&self) -> &Arc<Shelf> {
+        &self.shelf
     }
 
     /// Whether probes leave tracks from now on.
@@ -138,6 +155,7 @@ impl Task {
         let mut claim = Claim::new(desk.gate.clone());
         // Before it runs: whoever comes next has to know how many there are.
         claim.set(tempo(&targets.borrow(), &[], None));
+        let kept = Kept::on(desk.shelf.clone());
         Task {
             desk,
             targets,
@@ -147,7 +165,7 @@ impl Task {
             claim,
             failing: None,
             unsure: String::new(),
-            kept: Kept::default(),
+            kept,
         }
     }
 
@@ -207,7 +225,7 @@ impl Task {
     ///
     /// It does not end by itself: whoever hands over members meanwhile has to find somebody who takes them.
     async fn is_handed_over(&mut self) -> bool {
-        self.kept = Kept::default();
+        self.kept.clear();
         self.plan(Duration::ZERO);
         self.claim.set(None);
         self.targets.changed().await.is_ok()

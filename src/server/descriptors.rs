@@ -8,10 +8,36 @@ const PLENTY: u64 = 1 << 20;
 /// Descriptors kept for probes, logs, the admin listener and whatever else is no client's.
 const RESERVE: u64 = 64;
 
-/// How many clients there is room for: each may need a connection to a member too.
-pub fn room(limit: u64) -> usize {
-    let left = if limit > 2 * RESERVE { limit - RESERVE } else { limit / 2 };
-    usize::try_from(left / 2).unwrap_or(usize::MAX).max(1)
+/// How many clients there is room for while probes have so many: each client may need a connection to a member too. Half of
+/// what is kept for others is for probes; those beyond it are the clients'.
+pub fn room(limit: u64, probes: usize) -> usize {
+    let reserve = RESERVE.min(limit / 2);
+    let left = (limit - reserve).saturating_sub((probes as u64).saturating_sub(reserve / 2));
+    count(left / 2)
+}
+
+/// How many probes may be in flight at once: silent members must not have all descriptors.
+pub fn probes_in_flight(limit: u64) -> usize {
+    count(limit / 8)
+}
+
+/// How many connections probes may keep.
+pub fn kept_by_probes(limit: u64) -> usize {
+    count(limit / 4)
+}
+
+/// The limit under which there is room for so many.
+pub fn limit_for_kept(connections: usize) -> u64 {
+    (connections as u64).saturating_mul(4)
+}
+
+fn count(share: u64) -> usize {
+    usize::try_from(share).unwrap_or(usize::MAX).max(1)
+}
+
+/// The limit that a start here would have.
+pub fn possible() -> u64 {
+    getrlimit(Resource::Nofile).maximum.unwrap_or(PLENTY).min(PLENTY)
 }
 
 /// Room under which it is said at the start that there is little.
@@ -47,7 +73,21 @@ mod tests {
         // Descriptors, room, and whether that is little.
         let rows = [(0, 1, true), (100, 25, true), (1_024, 480, true), (2_063, 999, true), (2_064, 1_000, false)];
         for (limit, clients, little) in rows {
-            assert_eq!((room(limit), is_little(room(limit))), (clients, little), "{limit}");
+            assert_eq!((room(limit, 0), is_little(room(limit, 0))), (clients, little), "{limit}");
         }
+    }
+
+    #[test]
+    fn with_what_probes_have_some_are_left_for_logs_and_operators() {
+        for limit in [16, 64, 100, 129, 300, 1_024, 65_536, PLENTY] {
+            let probes = probes_in_flight(limit) + kept_by_probes(limit);
+            for probes in 0..=probes.min(100_000) {
+                let taken = 2 * room(limit, probes) + probes;
+                let left = RESERVE.min(limit / 2) / 2;
+                assert!(taken as u64 + left <= limit, "{limit}, {probes}: {taken} taken");
+            }
+        }
+        // The usual probes take nothing from clients; those that are kept do.
+        assert_eq!([room(1_024, 32), room(1_024, 34), room(1_024, 256 + 128)], [480, 479, 304]);
     }
 }

@@ -4,7 +4,7 @@
 //! This file reads as a table of contents: read, resolve, prepare, bind; then nothing can be refused any more; serve
 //! until a signal ends it.
 
-mod descriptors;
+pub mod descriptors;
 mod signals;
 
 use std::path::{Path, PathBuf};
@@ -23,6 +23,7 @@ use crate::failover::Switchboard;
 use crate::health::State;
 use crate::listener::{LastCall, Lobby, Traffic};
 use crate::pool::Audience;
+use crate::probe::{Allowance, Counters};
 use crate::proxy::{self, Proxy};
 use crate::reload::{self, Reloader, Seen};
 use crate::remediate::{Remediator, Store};
@@ -107,8 +108,7 @@ async fn serve(
         log = opening => log.map_err(std::io::Error::other)?.map_err(SetupError::Log)?,
         () = ears.end() => return Ok(None),
     };
-    let room = descriptors::room(descriptors);
-    tell_of_room(&config.listeners, room, descriptors);
+    tell_of_room(&config.listeners, descriptors::room(descriptors, 0), descriptors);
     // From here on nothing can be refused any more.
     let events = Arc::new(EventLog::default());
     let composites = Arc::new(Composites::new(events.clone()));
@@ -131,13 +131,14 @@ async fn serve(
         traffic: traffic.clone(),
         ending: is_ending.clone(),
     };
+    let (room, allowance) = shares(descriptors, &traffic);
     let lobby = || Lobby {
         app: Arc::new(proxy::engine(proxy.clone())),
         ending: is_ending.clone(),
         last_call: Arc::new(LastCall::default()),
         log: log.clone(),
         traffic: traffic.clone(),
-        room,
+        room: room.clone(),
     };
     let floor = Arc::new(Floor::start(threads, lobby)?);
     let control = Arc::new(Control::start(Parts {
@@ -154,6 +155,7 @@ async fn serve(
         traffic: traffic.clone(),
         reloads: Reloads::new(clock::monotonic(), digest),
         remediator: remediator.clone(),
+        allowance,
     })?);
     let reloader = Arc::new(Reloader::new(control.clone(), floor.clone(), seen));
     let keeping_up = control::keep_up(&control);
@@ -175,6 +177,21 @@ async fn serve(
     floor.stop();
     log.close(LAST_LINES);
     Ok(Some(log))
+}
+
+/// How many clients there is room for, which the descriptors of probes lessen, and what probes may have.
+fn shares(descriptors: u64, traffic: &Arc<Traffic>) -> (Arc<dyn Fn() -> usize + Send + Sync>, Allowance) {
+    let counters = Arc::<Counters>::default();
+    let taken = counters.clone();
+    let room = Arc::new(move || descriptors::room(descriptors, taken.descriptors()));
+    let (clients, left) = (traffic.clone(), room.clone());
+    let allowance = Allowance {
+        in_flight: descriptors::probes_in_flight(descriptors),
+        kept: descriptors::kept_by_probes(descriptors),
+        is_enough: Arc::new(move || clients.connections() <= left()),
+        counters,
+    };
+    (room, allowance)
 }
 
 /// Warns where descriptors leave less room for clients than somebody wrote, or little where nobody wrote anything.

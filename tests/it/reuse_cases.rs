@@ -103,3 +103,23 @@ fn member_that_dies_is_noticed_on_a_kept_connection() {
     origin.answer(Answer::status(503));
     proxy.await_standing(&origin, "ejected");
 }
+
+/// Their connections took every descriptor: no client, operator or reload got through any more.
+#[test]
+fn more_members_than_descriptors_leave_some_for_clients_and_operators() {
+    let crowd = Origin::start_everywhere();
+    let members: Vec<String> = (1..=200).map(|n| format!("127.3.0.{n}:{}", crowd.port())).collect();
+    let kept = config_of(&members, &probe("/healthz", ""));
+    let proxy = Proxy::start_with_descriptors(&kept, 128);
+    proxy.await_log("little room", 0, |line| line.text("message").contains("room for 32; the others dial each time"));
+    proxy.await_log("few places", 0, |line| line.text("message").contains("leaves 16 probes at once"));
+    crowd.await_probes(800);
+    // What is kept, and what is in flight.
+    assert!(crowd.most_open() <= 32 + 16 + 8, "{} connections at once", crowd.most_open());
+    assert!(crowd.probes().iter().any(|seen| seen.nth > 1), "none is kept");
+    let no_word = |line: &&crate::harness::Line| line.text("message").contains("taught nothing");
+    assert_eq!(proxy.log().iter().filter(no_word).count(), 0);
+    assert_eq!((proxy.get("/").status, proxy.admin_get("/livez").status), (200, 200));
+    proxy.reload(&kept.replace("reuse: true", "reuse: false"));
+    eventually("they are given back", || crowd.open() <= 16 + 8);
+}

@@ -10,7 +10,7 @@ use tokio::runtime::Runtime;
 use super::origin::{Origin, Step, ok};
 use super::*;
 use crate::health::{MemberId, Pace};
-use crate::probe::{Counters, Prober, Report, Target};
+use crate::probe::{Allowance, Counters, Prober, Report, Target};
 
 /// Far longer than any test: a probe at this interval comes once.
 pub(super) const NEVER: Duration = Duration::from_secs(3600);
@@ -26,9 +26,13 @@ pub(super) struct Scene {
 
 impl Scene {
     pub(super) fn new(places: usize) -> Scene {
+        Scene::allowed(places, Allowance::unbounded())
+    }
+
+    pub(super) fn allowed(places: usize, allowance: Allowance) -> Scene {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let (sender, reports) = channel();
-        Scene { runtime, prober: Prober::start(places).unwrap(), reports, sender, planned: Mutex::default() }
+        Scene { runtime, prober: Prober::start(places, allowance).unwrap(), reports, sender, planned: Mutex::default() }
     }
 
     pub(super) fn origin(&self, script: Vec<Step>) -> Origin {
