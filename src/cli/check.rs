@@ -1,13 +1,15 @@
 //! `pulsegate check`: everything that is wrong with a file, advice on the rest, and what it will cost.
 
 use std::io::Write;
+use std::net::IpAddr;
 use std::path::Path;
 use std::process::ExitCode;
 
 use serde_json::{Map, Value, json};
 
 use super::{NamedFile, outside};
-use crate::config::{self, Config, Cost, Loaded, PoolCost, Problem, Severity};
+use crate::config::{self, Config, Cost, Loaded, Member, PoolCost, Problem, Severity};
+use crate::snapshot::Found;
 
 /// Arguments of `pulsegate check`.
 #[derive(Debug, Clone, clap::Args)]
@@ -39,7 +41,10 @@ pub enum Format {
 pub fn run(args: &Args) -> ExitCode {
     let path = args.file.path();
     let read = config::load(path, &config::environment);
-    let report = Report::new(path, if args.offline { read } else { read.and_then(outside::tried) });
+    let report = match args.offline {
+        true => Report::new(path, read),
+        false => Report::of(path, read.and_then(outside::tried)),
+    };
     let passes = report.errors() == 0 && !(args.strict && report.warnings() > 0);
     let summary = format!("{}\n", report.summary());
     let (text, failure) = match (args.format, passes) {
@@ -60,16 +65,28 @@ pub struct Report {
     file: String,
     problems: Vec<Problem>,
     config: Option<Config>,
+    cost: Option<Cost>,
+    /// Members that were found; `None`: nobody was asked, and only the file is known.
+    found: Option<usize>,
 }
 
 impl Report {
     /// The outcome of loading the file at `path`.
     pub fn new(path: &Path, outcome: Result<Loaded, Vec<Problem>>) -> Report {
-        let (problems, config) = match outcome {
-            Ok(loaded) => (loaded.advice, Some(loaded.config)),
-            Err(problems) => (problems, None),
+        Report::of(path, outcome.map(|loaded| (loaded, None)))
+    }
+
+    /// The same, with the members that were found.
+    fn of(path: &Path, outcome: Result<(Loaded, Option<Found>), Vec<Problem>>) -> Report {
+        let file = path.display().to_string();
+        let (loaded, found) = match outcome {
+            Ok(read) => read,
+            Err(problems) => return Report { file, problems, config: None, cost: None, found: None },
         };
-        Report { file: path.display().to_string(), problems, config }
+        let Loaded { config, advice, .. } = loaded;
+        let cost = found.as_ref().map_or_else(|| config.cost(), |found| outside::cost(&config, found));
+        let found = found.map(|found| config.pools.keys().map(|pool| found.of(pool).len()).sum());
+        Report { file, problems: advice, config: Some(config), cost: Some(cost), found }
     }
 
     /// How many problems refuse the file.
@@ -94,8 +111,8 @@ impl Report {
             "errors": self.errors(),
             "warnings": self.warnings(),
             "problems": self.problems,
-            "probes_per_second": self.config.as_ref().map(Config::probes_per_second),
-            "probes": self.config.as_ref().map(|config| probes(&config.cost())),
+            "probes_per_second": self.cost.as_ref().map(|cost| cost.probes_per_second),
+            "probes": self.cost.as_ref().map(|cost| probes(cost, self.found.is_some())),
             "effective": self.config.as_ref().map(Config::effective),
         });
         format!("{report:#}\n")
@@ -104,28 +121,29 @@ impl Report {
     /// `proxy.yaml: ok, 2 pools, 8 members, 6.0 probes/s (0.2 to 1.0 a member)`, or how much is wrong.
     pub fn summary(&self) -> String {
         let warnings = count(self.warnings(), "warning");
-        let Some(config) = &self.config else {
+        let (Some(config), Some(cost)) = (&self.config, &self.cost) else {
             return format!("{}: {}, {warnings}", self.file, count(self.errors(), "error"));
         };
-        let members = config.pools.values().map(|pool| pool.members.len()).sum();
+        let written = || config.pools.values().map(|pool| pool.members.len()).sum();
+        let members = self.found.unwrap_or_else(written);
         let sources = config.pools.values().map(|pool| pool.services.len() + pool.files.len()).sum();
         let sources = if sources == 0 { String::new() } else { format!(" and {}", count(sources, "source")) };
         let ok = if self.warnings() == 0 { "ok" } else { &warnings };
-        let cost = config.cost();
+        let unknown = if self.found.is_some() { None } else { unknown(config) };
         format!(
             "{}: {ok}, {}, {}{sources}, {:.1} probes/s{}",
             self.file,
             count(config.pools.len(), "pool"),
             count(members, "member"),
             cost.probes_per_second,
-            more_of(&cost)
+            more_of(cost, unknown)
         )
     }
 }
 
 /// What there is to say of the probes beside how many they are a second; without it, each member has a probe of its own, at
 /// one pace.
-fn more_of(cost: &Cost) -> String {
+fn more_of(cost: &Cost, unknown: Option<&str>) -> String {
     let mut parts = Vec::new();
     let rates = cost.pools.iter().filter(|pool| pool.members > 0).map(|pool| pool.per_member);
     let (least, most) = rates.fold((f64::MAX, 0.0_f64), |(least, most), rate| (least.min(rate), most.max(rate)));
@@ -143,7 +161,22 @@ fn more_of(cost: &Cost) -> String {
     if cost.stretch > 1.0 {
         parts.push(format!("held back: intervals are {:.1} times as long", cost.stretch));
     }
+    parts.extend(unknown.map(|what| format!("without those that {what} add")));
     if parts.is_empty() { String::new() } else { format!(" ({})", parts.join(", ")) }
+}
+
+/// What may lead to more members than the file writes.
+fn unknown(config: &Config) -> Option<&'static str> {
+    let mut pools = config.pools.values().filter(|pool| pool.probe.is_some());
+    let is_named = |member: &Member| member.host.parse::<IpAddr>().is_err();
+    let names = pools.clone().any(|pool| pool.members.iter().any(is_named));
+    let sources = pools.any(|pool| pool.is_discovered());
+    match (names, sources) {
+        (true, true) => Some("names and sources"),
+        (true, false) => Some("names"),
+        (false, true) => Some("sources"),
+        (false, false) => None,
+    }
 }
 
 /// A rate in as few digits as tell it from nothing.
@@ -152,7 +185,7 @@ fn rounded(rate: f64) -> String {
     format!("{rate:.digits$}")
 }
 
-fn probes(cost: &Cost) -> Value {
+fn probes(cost: &Cost, found: bool) -> Value {
     let pool = |pool: &PoolCost| {
         let keys = json!({
             "members": pool.members,
@@ -168,6 +201,9 @@ fn probes(cost: &Cost) -> Value {
         "per_second_idle": cost.idle_probes_per_second,
         "count": cost.probes,
         "shared": cost.shared,
+        "kept": cost.kept,
+        // Whether names and sources count by the members that they have here.
+        "found": found,
         "stretch": cost.stretch,
         "pools": cost.pools.iter().map(pool).collect::<Map<String, Value>>(),
     })
@@ -191,12 +227,23 @@ mod tests {
     fn the_summary_counts_what_there_is_or_what_is_wrong() {
         let unprobed = GOOD.replace("probe: { path: / }", "required: true");
         let rows = [
-            (GOOD.to_owned(), "a.yaml: ok, 1 pool, 2 members, 0.4 probes/s (0.2 a member)"),
-            (unprobed, "a.yaml: 1 warning, 1 pool, 2 members, 0.4 probes/s (0.2 a member)"),
+            (
+                GOOD.to_owned(),
+                "a.yaml: ok, 1 pool, 2 members, 0.4 probes/s (0.2 a member, without those that names add)",
+            ),
+            (
+                GOOD.replace("\"a:80\", \"b:80\"", "\"10.0.0.1:80\", \"[::1]:80\""),
+                "a.yaml: ok, 1 pool, 2 members, 0.4 probes/s (0.2 a member)",
+            ),
+            (
+                unprobed,
+                "a.yaml: 1 warning, 1 pool, 2 members, 0.4 probes/s (0.2 a member, without those that names add)",
+            ),
             (GOOD.replace("probe: { path: / }", "probe: off"), "a.yaml: 1 warning, 1 pool, 2 members, 0.0 probes/s"),
             (
                 GOOD.replace("\"a:80\"", "{ srv: _a._tcp.b }"),
-                "a.yaml: ok, 1 pool, 1 member and 1 source, 0.2 probes/s (0.2 a member)",
+                "a.yaml: ok, 1 pool, 1 member and 1 source, 0.2 probes/s (0.2 a member, without those that names and \
+                 sources add)",
             ),
             (
                 GOOD.replace(
@@ -204,13 +251,14 @@ mod tests {
                     "api: { members: [\"b:80\"], probe: { path: /, interval: 20s, timeout: 2s, idle: {} } }, web: {",
                 )
                 .replace("routes: [", "max_probes_per_second: 1\nroutes: [{ path: /a, pool: api }, "),
-                "a.yaml: ok, 2 pools, 3 members, 0.4 probes/s (0.050 to 0.2 a member, 1 of 2 probes shared)",
+                "a.yaml: ok, 2 pools, 3 members, 0.4 probes/s (0.050 to 0.2 a member, 1 of 2 probes shared, without \
+                 those that names add)",
             ),
             (
                 GOOD.replace("path: / }", "path: /, interval: 100ms, idle: {} }")
                     .replace("routes", "max_probes_per_second: 10\nroutes"),
                 "a.yaml: 1 warning, 1 pool, 2 members, 20.0 probes/s (10.0 a member, 0.017 without traffic, held back: \
-                 intervals are 2.1 times as long)",
+                 intervals are 2.1 times as long, without those that names add)",
             ),
             (GOOD.replace("path: /", "path: /, interval: 5"), "a.yaml: 1 error, 0 warnings"),
             (GOOD.replace("web", "we b"), "a.yaml: 1 error, 0 warnings"),

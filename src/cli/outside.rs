@@ -13,29 +13,43 @@ use std::sync::Arc;
 
 use rustix::fs::{Access, access};
 
-use crate::config::{Action, Config, Loaded, Places, Problem, Secret, Severity, Sink, Webhook};
+use crate::config::{Action, Config, Cost, Loaded, Placed, Places, PoolCost, Problem, Secret, Severity, Sink, Webhook};
 use crate::control::Prepared;
 use crate::discovery::Desk;
+use crate::server::descriptors;
 use crate::snapshot::{Found, Located, Source};
 use crate::tls::Files;
 
-/// The same file with further advice, or with the errors that would keep it from being used here.
-pub fn tried(mut loaded: Loaded) -> Result<Loaded, Vec<Problem>> {
-    let found = problems(&Arc::new(loaded.config.clone()), loaded.places());
-    loaded.advice.extend(found);
+/// The same file with further advice and whom it was found to have, or with the errors that would keep it from being used
+/// here.
+pub fn tried(mut loaded: Loaded) -> Result<(Loaded, Option<Found>), Vec<Problem>> {
+    let (problems, found) = problems(&Arc::new(loaded.config.clone()), loaded.places());
+    loaded.advice.extend(problems);
     loaded.advice.sort_by_key(|problem| (problem.line, problem.column, problem.severity));
     loaded.advice.dedup();
     if loaded.advice.iter().any(|problem| problem.severity == Severity::Error) {
         Err(loaded.advice)
     } else {
-        Ok(loaded)
+        Ok((loaded, found))
     }
 }
 
-fn problems(config: &Arc<Config>, places: &Places) -> Vec<Problem> {
+/// What the probes of `config` cost with the members that were found.
+pub fn cost(config: &Config, found: &Found) -> Cost {
+    config.cost_of(&|pool| {
+        let located = found.of(&pool.name).iter();
+        located.map(|one| Placed { member: &one.member, address: one.address.map(|at| at.ip()) }).collect()
+    })
+}
+
+fn problems(config: &Arc<Config>, places: &Places) -> (Vec<Problem>, Option<Found>) {
     let mut problems = Vec::new();
+    let mut known = None;
     match found(config) {
         Some(Ok(found)) => {
+            known = Some(found.clone());
+            problems.extend(crowded(config, &cost(config, &found), places, descriptors::possible()));
+            problems.extend(unreachable(config, &found, places));
             problems.extend(unresolved(config, &found, places));
             problems.extend(shared(config, &found, places));
             problems.extend(Prepared::new(config, places, found, Files::default()).err().unwrap_or_default());
@@ -48,6 +62,45 @@ fn problems(config: &Arc<Config>, places: &Places) -> Vec<Problem> {
     problems.extend(config.state_dir.as_deref().and_then(unusable).map(|message| places.state_dir_error(message)));
     problems.extend(replacers(config, places));
     problems.extend(unwritable(&config.access_log.sink).map(|message| places.access_log_error(message)));
+    (problems, known)
+}
+
+/// More probes that keep their connection than a limit on descriptors has room for; told of at the pool with the most.
+fn crowded(config: &Config, cost: &Cost, places: &Places, limit: u64) -> Option<Problem> {
+    let room = descriptors::kept_by_probes(limit);
+    if cost.kept <= room {
+        return None;
+    }
+    let keeps = |pool: &&PoolCost| config.pools[&pool.name].probe.as_ref().is_some_and(|probe| probe.reuse);
+    let pool = cost.pools.iter().filter(keeps).max_by_key(|pool| pool.members)?;
+    let message = format!(
+        "{} probes are to keep their connection (`reuse`), and a limit of {limit} descriptors, as here, leaves room for \
+         {room}; the others dial each time. Raise the limit to {}, or leave `reuse` out",
+        cost.kept,
+        descriptors::limit_for_kept(cost.kept)
+    );
+    Some(places.probe_advice(&pool.name, message))
+}
+
+/// Members that no probe can reach from where it is to come: an address of the other family.
+fn unreachable(config: &Config, found: &Found, places: &Places) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    for (name, pool) in &config.pools {
+        let Some(bind) = pool.probe.as_ref().and_then(|probe| probe.bind) else { continue };
+        let mut told = BTreeSet::new();
+        for located in found.of(name) {
+            let Some(address) = located.address.filter(|address| address.is_ipv6() != bind.is_ipv6()) else { continue };
+            if !told.insert(&located.member.host) {
+                continue;
+            }
+            let message = format!(
+                "`{}` is {} here, and probes that come from {bind} (`bind`) cannot reach it: nothing is learnt of such a member",
+                located.member.host,
+                address.ip()
+            );
+            problems.push(advice(places, name, located, message));
+        }
+    }
     problems
 }
 
@@ -183,8 +236,29 @@ mod tests {
             loaded.advice.iter().filter(|advice| !advice.message.contains("without `state_dir`")).collect();
         assert!(advice.is_empty(), "{advice:?}");
         loaded.advice.clear();
-        let problems = tried(loaded).map_or_else(|problems| problems, |loaded| loaded.advice);
+        let problems = tried(loaded).map_or_else(|problems| problems, |(loaded, _)| loaded.advice);
         problems.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn more_kept_connections_than_descriptors_allow_are_told_of() {
+        let text = r#"
+listeners: [{ address: "127.0.0.1:0" }]
+pools:
+  a: { members: ["10.0.0.1:80", "10.0.0.2:80"], probe: { path: /, reuse: true } }
+  b: { members: ["10.0.0.1:80", "10.0.0.3:80", "10.0.0.4:80"], probe: { path: /, reuse: true } }
+  c: { members: ["10.0.0.5:80", "10.0.0.6:80", "10.0.0.7:80", "10.0.0.8:80"], probe: { path: / } }
+routes: [{ pool: a }, { path: /b, pool: b }, { path: /c, pool: c }]
+"#;
+        let loaded = config::parse("a.yaml", text, &|_| None).unwrap();
+        let said = |limit| {
+            let told = crowded(&loaded.config, &loaded.config.cost(), loaded.places(), limit);
+            told.map(|problem| problem.to_string())
+        };
+        assert_eq!(said(16), None);
+        let words = "a.yaml:5:64: warning: 4 probes are to keep their connection (`reuse`), and a limit of 12 descriptors, as here, \
+                     leaves room for 3; the others dial each time. Raise the limit to 16, or leave `reuse` out";
+        assert_eq!(said(12).as_deref(), Some(words));
     }
 
     #[test]
@@ -226,6 +300,12 @@ mod tests {
                 && twice[0].starts_with("a.yaml:5:31: warning: `127.0.0.1:80`, `localhost:80` are all 127.0"),
             "{twice:?}"
         );
+        // A name of each family, and one whose address is written.
+        let bound = said(&log, "\"localhost:80\", \"127.0.0.1:81\"", "{ path: /, bind: 127.0.0.1 }");
+        assert_eq!(bound, [""; 0]);
+        let bound = said(&log, "\"localhost:80\"", "{ path: /, bind: \"::1\" }");
+        let words = "a.yaml:5:15: warning: `localhost` is 127.0.0.1 here, and probes that come from ::1 (`bind`)";
+        assert!(bound.len() == 1 && bound[0].starts_with(words), "{bound:?}");
         let replaced = |keys: &str| said(&log, member, &format!("{{ path: / }}\n    remediation: {{ {keys} }}"));
         let rows =
             [("command: [/bin/sh]".to_owned(), None), ("command: [/no/such]".to_owned(), Some("cannot be run here"))];

@@ -2,12 +2,13 @@
 //!
 //! What several pools ask in the same words is one probe (product.md F6) and counts once, at the shortest interval.
 //!
-//! Not here: whom sources name, which only the running proxy knows.
+//! Not here: whom names and sources lead to, which has to be asked for; it is counted where it is given.
 
 use std::collections::{BTreeMap, HashMap};
+use std::net::IpAddr;
 use std::time::Duration;
 
-use super::domain::{Config, Member, Pool, Probe};
+use super::domain::{Config, Member, Pool};
 use crate::health::Admin;
 
 /// Of a ceiling, what probes are planned for. The rest is for what nobody plans: first probes of new members, and those
@@ -30,6 +31,8 @@ pub struct Cost {
     pub probes: usize,
     /// Of them, those that several members share, of different pools or of one.
     pub shared: usize,
+    /// Of them, those that keep their connection.
+    pub kept: usize,
     /// By what intervals are multiplied to stay under `max_probes_per_second`; 1: they stay as they are.
     pub stretch: f64,
     /// In the order of their names.
@@ -53,10 +56,29 @@ pub struct PoolCost {
     pub probes_per_second: f64,
 }
 
+/// A member and where it is, as far as that is known.
+#[derive(Debug, Clone)]
+pub struct Placed<'a> {
+    /// The member.
+    pub member: &'a Member,
+    /// Its address; `None`: it is known by its name alone.
+    pub address: Option<IpAddr>,
+}
+
+/// Who is a member of a pool, for those who count.
+pub type Members<'a> = dyn Fn(&'a Pool) -> Vec<Placed<'a>> + 'a;
+
+/// Where a member is, for the count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Host<'a> {
+    At(IpAddr),
+    Named(&'a str),
+}
+
 /// A probe of a member: two that are equal are made once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Words<'a> {
-    host: &'a str,
+    host: Host<'a>,
     port: u16,
     known_as: &'a str,
     definition: u64,
@@ -73,19 +95,28 @@ struct Asked {
     idle: Duration,
     /// Somebody probes it as ever, used or not.
     always: bool,
+    keeps: bool,
 }
 
 impl Config {
-    /// What its probes cost.
+    /// What its probes cost by the file alone: a name is one member, and a source none.
     pub fn cost(&self) -> Cost {
+        self.cost_of(&|pool| pool.members.iter().map(|member| Placed { member, address: None }).collect())
+    }
+
+    /// What they cost where `members` says who is a member.
+    pub fn cost_of<'a>(&'a self, members: &Members<'a>) -> Cost {
+        let pools: Vec<_> = self.pools.values().map(|pool| (&**pool, words(pool, members))).collect();
         let mut asked: HashMap<Words<'_>, Asked> = HashMap::new();
-        for (pool, probe) in self.pools.values().filter_map(|pool| Some((pool, pool.probe.as_ref()?))) {
-            for words in words(pool, probe) {
+        for (pool, words) in &pools {
+            let Some(probe) = &pool.probe else { continue };
+            for &words in words {
                 let one = asked.entry(words).or_insert(Asked {
                     times: 0,
                     interval: probe.interval,
                     idle: Duration::MAX,
                     always: false,
+                    keeps: probe.reuse,
                 });
                 one.times += 1;
                 one.interval = one.interval.min(probe.interval);
@@ -107,8 +138,9 @@ impl Config {
             idle_probes_per_second: rate(|one| if one.always { one.interval } else { one.idle }),
             probes: asked.len(),
             shared: asked.values().filter(|one| one.times > 1).count(),
+            kept: asked.values().filter(|one| one.keeps).count(),
             stretch: stretch(probes_per_second, self.max_probes_per_second),
-            pools: self.pools.values().map(|pool| PoolCost::of(pool, &asked)).collect(),
+            pools: pools.iter().map(|(pool, words)| PoolCost::of(pool, words, &asked)).collect(),
         }
     }
 
@@ -120,18 +152,18 @@ impl Config {
 }
 
 impl PoolCost {
-    fn of(pool: &Pool, asked: &HashMap<Words<'_>, Asked>) -> PoolCost {
+    fn of(pool: &Pool, words: &[Words<'_>], asked: &HashMap<Words<'_>, Asked>) -> PoolCost {
         let Some(probe) = &pool.probe else {
             let name = pool.name.clone();
             return PoolCost { name, members: 0, shared: 0, interval: None, per_member: 0.0, probes_per_second: 0.0 };
         };
-        let members = words(pool, probe).count();
-        let is_shared = |words: &Words<'_>| asked.get(words).is_some_and(|one| one.times > 1);
+        let members = words.len();
+        let is_shared = |words: &&Words<'_>| asked.get(*words).is_some_and(|one| one.times > 1);
         let per_member = a_second(probe.interval);
         PoolCost {
             name: pool.name.clone(),
             members,
-            shared: words(pool, probe).filter(is_shared).count(),
+            shared: words.iter().filter(is_shared).count(),
             interval: Some(probe.interval),
             per_member,
             probes_per_second: per_member * members as f64,
@@ -140,16 +172,21 @@ impl PoolCost {
 }
 
 /// The probes of everybody but the disabled: also of those that drain, whatever their tier.
-fn words<'a>(pool: &'a Pool, probe: &'a Probe) -> impl Iterator<Item = Words<'a>> {
+fn words<'a>(pool: &'a Pool, members: &Members<'a>) -> Vec<Words<'a>> {
+    let Some(probe) = &pool.probe else { return Vec::new() };
     let definition = probe.definition();
-    let probed = pool.members.iter().filter(|member| member.state != Admin::Disabled);
-    probed.map(move |member: &Member| Words {
-        host: &member.host,
-        port: probe.port.unwrap_or(member.port),
-        known_as: member.own_name(),
-        definition,
-        timeout: probe.timeout,
-    })
+    let words = |Placed { member, address }| {
+        let address = address.or_else(|| member.host.parse().ok());
+        Words {
+            host: address.map_or(Host::Named(&member.host), Host::At),
+            port: probe.port.unwrap_or(member.port),
+            known_as: member.own_name(),
+            definition,
+            timeout: probe.timeout,
+        }
+    };
+    let probed = members(pool).into_iter().filter(|placed| placed.member.state != Admin::Disabled);
+    probed.map(words).collect()
 }
 
 fn a_second(interval: Duration) -> f64 {
@@ -214,6 +251,28 @@ mod tests {
         assert_eq!((pool("a").members, pool("a").per_member, pool("a").probes_per_second), (4, 0.5, 2.0));
         assert_eq!((pool("b").members, pool("b").interval), (0, None));
         assert_eq!(cost.probes_per_second, 2.0);
+    }
+
+    #[test]
+    fn names_count_by_their_addresses_where_these_are_known() {
+        let text = r#"
+listeners: [{ address: "127.0.0.1:0" }]
+pools:
+  a: { members: ["app.test:80"], probe: { path: /, interval: 1s, reuse: true } }
+  b: { members: ["app.test:80", "10.0.0.1:80"], probe: { path: /, interval: 1s, reuse: true } }
+routes: [{ pool: a }, { path: /b, pool: b }]
+"#;
+        let config = crate::config::parse("a.yaml", text, &|_| None).expect("a good file").config;
+        let three: Vec<IpAddr> = (1..=3).map(|n| IpAddr::from([10, 1, 0, n])).collect();
+        let placed = |member| {
+            let one = |address| Placed { member, address };
+            if member.host == "app.test" { three.iter().map(|ip| one(Some(*ip))).collect() } else { vec![one(None)] }
+        };
+        let cost = config.cost_of(&|pool| pool.members.iter().flat_map(placed).collect());
+        let counts = |cost: &Cost| (cost.probes, cost.shared, cost.kept, cost.pools[0].members, cost.pools[1].members);
+        assert_eq!((counts(&cost), cost.probes_per_second), ((4, 3, 4, 3, 4), 4.0));
+        let alone = config.cost();
+        assert_eq!((counts(&alone), alone.probes_per_second), ((2, 1, 2, 1, 2), 2.0));
     }
 
     #[test]

@@ -49,7 +49,7 @@ use std::path::Path;
 
 pub use access_log::{AccessLog, AttemptField, Field, LbField, LogFilter, LogFormat, Piece, Sample, Sink, Template};
 pub use address::authority;
-pub use cost::{Cost, PLANNED, PoolCost, stretch};
+pub use cost::{Cost, PLANNED, Placed, PoolCost, stretch};
 pub use diagnostics::Diagnostics;
 pub use domain::*;
 pub use effective::{percent_decoded, sounds_secret};
@@ -227,6 +227,11 @@ impl Places {
     pub fn file_advice(&self, pool: &str, index: usize, message: String) -> Problem {
         let mark = self.pools.get(pool).and_then(|places| places.files.get(index)).copied();
         self.problem(Severity::Warning, mark, message)
+    }
+
+    /// Advice on the probe of `pool`.
+    pub fn probe_advice(&self, pool: &str, message: String) -> Problem {
+        self.problem(Severity::Warning, self.pools.get(pool).map(|places| places.probe), message)
     }
 
     /// Advice on how the members of `pool` are replaced.
