@@ -132,6 +132,10 @@ impl Failure {
         let detail = match (reason, stage) {
             (Reason::Reset, Stage::Securing) => "closed during the TLS handshake".to_string(),
             (Reason::Reset, Stage::Reading) => "closed before the answer was complete".to_string(),
+            // The words of whoever noticed are of TLS, and for its users.
+            (Reason::Reset, _) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                "closed without an answer".to_string()
+            }
             (Reason::Reset, _) => format!("closed before an answer: {error}"),
             _ => error.to_string(),
         };
@@ -233,6 +237,15 @@ fn io_within<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a io::Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A member that closes TLS without a word, in the words of rustls.
+    #[test]
+    fn an_end_without_an_answer_is_told_in_our_words() {
+        let words = "peer closed connection without sending TLS close_notify: https://docs.rs/rustls/latest/rustls/";
+        let error = io::Error::new(io::ErrorKind::UnexpectedEof, words);
+        let failure = Failure::io(&error, Stage::Waiting);
+        assert_eq!(failure, Failure::new(Reason::Reset, "closed without an answer"));
+    }
 
     #[test]
     fn local_faults_teach_nothing_at_any_stage() {
