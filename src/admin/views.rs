@@ -298,7 +298,7 @@ impl MemberView {
             max_connections: live.capacity().max_connections,
             ejected_because: because(member, standing),
             next_probe_at: next.map(time_of),
-            last_probe: member.last_sample().map(|(sample, at)| ProbeView::new(sample, at)),
+            last_probe: member.last_probe().map(|(sample, at)| ProbeView::new(sample, at)),
         }
     }
 }

@@ -30,6 +30,8 @@ pub struct Member {
     cause: Option<Reason>,
     last_fail: Option<Reason>,
     last_sample: Option<(Sample, Duration)>,
+    /// One that taught nothing, where it came after that.
+    unsure: Option<(Sample, Duration)>,
     unrest: Unrest,
     pub(super) turn: Turn,
     /// The cap's place outside the rotation, kept also while the tier does not serve.
@@ -67,6 +69,7 @@ impl Member {
             cause: None,
             last_fail: None,
             last_sample: None,
+            unsure: None,
             unrest: Unrest::default(),
             turn: Turn::default(),
             out: false,
@@ -149,6 +152,11 @@ impl Member {
         self.last_sample.as_ref().map(|(sample, at)| (sample, *at))
     }
 
+    /// The last sample, one that taught nothing included, and when it came.
+    pub fn last_probe(&self) -> Option<(&Sample, Duration)> {
+        self.unsure.as_ref().map(|(sample, at)| (sample, *at)).or(self.last_sample())
+    }
+
     /// How soon its next probe is due.
     pub fn pace(&self) -> Pace {
         self.unrest.pace()
@@ -215,6 +223,12 @@ impl Member {
         self.unrest.record(before, sample.outcome, self.judgement.confirmation());
         self.note_verdict(now, before);
         self.last_sample = Some((sample, now));
+        self.unsure = None;
+    }
+
+    /// Notes a sample that taught nothing, for those who wonder why there is no verdict; it moves nothing.
+    pub(super) fn note_unsure(&mut self, now: Duration, sample: Sample) {
+        self.unsure = Some((sample, now));
     }
 
     /// What is announced when it changes.

@@ -54,7 +54,11 @@ impl PoolHealth {
         let Some(index) = self.index_of(member) else { return Vec::new() };
         let present = &self.members[index];
         let is_late = present.admin() == Admin::Disabled || present.spec().fingerprint != fingerprint;
-        if is_late || !self.rules.probed || sample.outcome == Outcome::Inconclusive {
+        if is_late || !self.rules.probed {
+            return Vec::new();
+        }
+        if sample.outcome == Outcome::Inconclusive {
+            self.members[index].note_unsure(now, sample);
             return Vec::new();
         }
         let (sample, over_relative) = self.gated(index, sample);
@@ -194,7 +198,7 @@ impl PoolHealth {
 
 #[cfg(test)]
 mod tests {
-    use super::super::trial::{Act, Trial, admin, fail, fail_as, ms, pass_in, rules, spec, specs};
+    use super::super::trial::{Act, Trial, admin, fail, fail_as, inconclusive, ms, pass_in, rules, spec, specs};
     use super::super::{Admin, Gates, Judge, Spec};
     use super::*;
 
@@ -330,6 +334,23 @@ mod tests {
             (3, fail(2), "KEH m2 healthy -> unhealthy, m1 ejected -> kept, normal -> capped"),
             (4, pass_in(1, 499), "HEH m1 unhealthy -> healthy, capped -> normal"),
         ]);
+    }
+
+    #[test]
+    fn a_probe_that_taught_nothing_is_shown_and_moves_nothing() {
+        let mut trial = Trial::new(rules(), specs(2));
+        let shown = |trial: &Trial| trial.member(1).last_probe().map(|(sample, at)| (sample.outcome, at));
+        assert_eq!(shown(&trial), None);
+        let before = trial.member(1).since();
+        trial.at(5, inconclusive(1));
+        assert_eq!(shown(&trial), Some((Outcome::Inconclusive, ms(5))));
+        let member = trial.member(1);
+        assert_eq!((member.last_sample().is_none(), member.streak(), member.since()), (true, 0, before));
+        trial.at(6, fail(1));
+        assert_eq!(shown(&trial).map(|(_, at)| at), Some(ms(6)));
+        trial.at(7, inconclusive(1));
+        assert_eq!(shown(&trial), Some((Outcome::Inconclusive, ms(7))));
+        assert_eq!(trial.member(1).last_sample().map(|(_, at)| at), Some(ms(6)));
     }
 
     #[test]

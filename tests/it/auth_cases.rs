@@ -236,3 +236,15 @@ fn the_examples_of_the_page_tell_a_probe_from_others() {
         assert!(example(language).contains("PROBE_SECRET is empty"));
     }
 }
+
+#[test]
+fn probe_that_cannot_reach_a_member_of_the_other_family_says_so_in_the_api() {
+    let origin = Origin::start();
+    let keys = "initial_wait: 100ms\nprobe: { path: /, interval: 200ms, timeout: 200ms, bind: \"::1\" }";
+    let proxy = Proxy::start(&config_of(&[format!("\"localhost:{}\"", origin.port())], keys));
+    let last = || proxy.pool("web")["members"][0]["last_probe"].clone();
+    eventually("it is told", || last()["result"] == "inconclusive");
+    assert!(last()["detail"].as_str().is_some_and(|detail| detail.contains("cannot probe from ::1")), "{}", last());
+    let member = proxy.pool("web")["members"][0].clone();
+    assert_eq!((&member["verdict"], &member["streak"]), (&"unknown".into(), &0.into()), "{member}");
+}
