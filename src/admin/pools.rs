@@ -11,7 +11,7 @@ use super::extract::Path;
 use super::problem::Problem;
 use super::views::{MemberView, PoolView};
 use crate::control::{Control, Few};
-use crate::health::Admin;
+use crate::health::{Admin, MemberId};
 use crate::pool::Member;
 use crate::snapshot::{Served, Snapshot};
 
@@ -72,7 +72,7 @@ pub async fn pool(State(control): State<Arc<Control>>, Path(name): Path<String>)
         (status = 400, description = "The path is no text", body = Problem, content_type = "application/problem+json"),
         (status = 404, description = "There is no such pool, member or action", body = Problem,
             content_type = "application/problem+json"),
-        (status = 409, description = "The name or address is several members, or the member is not probed", body = Problem,
+        (status = 409, description = "The name or address is several members, the member is not probed, or it may not be enabled beside another", body = Problem,
             content_type = "application/problem+json"),
     ),
 )]
@@ -86,7 +86,14 @@ pub async fn act(
     let no_member = || no_member(served, &pool, &member);
     let administer = |admin| control.administer(&pool, id, admin).ok_or_else(no_member);
     match Action::read(&action)? {
-        Action::Enable => administer(Admin::Enabled)?,
+        Action::Enable => {
+            if let Some(other) = enabled_beside(served, id) {
+                let why = "preset front_door has no pool without probes in which two members are enabled";
+                let how = format!("disable or drain {other} first, or remove `probe: off`");
+                return Err(Problem::new(StatusCode::CONFLICT, format!("member {member:?}: {why}; {how}")));
+            }
+            administer(Admin::Enabled)?;
+        }
         Action::Drain => administer(Admin::Draining)?,
         Action::Disable => administer(Admin::Disabled)?,
         Action::Probe => {
@@ -97,6 +104,18 @@ pub async fn act(
         }
     }
     MemberView::find(&control, served, id).map(Json).ok_or_else(no_member)
+}
+
+/// Who is enabled beside the member `id`, where nobody may be.
+fn enabled_beside(served: &Served, id: MemberId) -> Option<Arc<str>> {
+    if !served.config.only_one_enabled {
+        return None;
+    }
+    served.live.read(|health, members| {
+        let both = health.members().iter().zip(members);
+        let mut enabled = both.filter(|(member, _)| member.id() != id && member.admin() == Admin::Enabled);
+        enabled.next().map(|(_, live)| live.label().clone())
+    })
 }
 
 /// The one member of `pool` that `member` names.

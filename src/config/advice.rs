@@ -160,8 +160,9 @@ fn aggregate(pool: &Pool, at: At<'_>, problems: &mut Problems) {
 
 fn unprobed(pool: &Pool, keys: &PoolKeys, at: At<'_>, problems: &mut Problems) {
     let name = &pool.name;
-    if pool.members.len() > 1 || pool.is_discovered() {
-        let who = match pool.members.len() {
+    let serving = pool.members.iter().filter(|member| member.state != Admin::Disabled).count();
+    if serving > 1 || pool.is_discovered() {
+        let who = match serving {
             count if !pool.is_discovered() => format!("its {count} members are"),
             _ => "whoever its sources name is".to_owned(),
         };

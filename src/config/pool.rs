@@ -47,6 +47,7 @@ pub(super) fn pool(name: &str, keys: &PoolKeys, memory: Duration, mut read: Read
         capacity: capacity(&keys.max_in_flight, &keys.max_connections, &mut read),
         queue: keys.queue.as_ref().and_then(|keys| queue(keys, read.under("queue"))),
         remediation,
+        only_one_enabled: preset == Some(Preset::FrontDoor) && probing.probe.is_none(),
         probe: probing.probe.map(Arc::new),
         upstream,
         each_member,

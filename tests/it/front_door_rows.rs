@@ -278,6 +278,19 @@ fn probes_are_off_only_where_one_member_is_enabled() {
     proxy.await_standing(&only, "healthy");
     assert!(proxy.sample("/only", 5).iter().all(|line| line.json["status"] == 200));
     assert_eq!((only.accepted(), only.probe_count()), (1, 0), "traffic's connection alone");
+
+    // Nor by hand.
+    let other = Origin::start();
+    let members = [only.to_string(), format!("{{ address: {other}, state: disabled }}")];
+    let proxy = Proxy::start(&config_of(&members, off));
+    let act = |member: &Origin, action: &str| {
+        proxy.admin_post(&format!("/api/v1/pools/web/members/{}/{action}", member.address()), &[])
+    };
+    let refused = act(&other, "enable");
+    assert!(refused.status == 409 && refused.text().contains("preset front_door"), "{}", refused.text());
+    assert_eq!(act(&only, "enable").status, 200, "it is already");
+    assert_eq!((act(&only, "disable").status, act(&other, "enable").status), (200, 200));
+    assert_eq!(act(&only, "enable").status, 409);
 }
 
 /// F9: every edge machine probes on its own, 2 a minute at 30 s; one without real traffic probes less often.
