@@ -33,6 +33,19 @@ pub struct ProbesView {
 struct ProbedView {
     /// Who is asked.
     address: String,
+    /// What is asked: `tcp`, `http` or `grpc`; that of TCP has nothing of the rest.
+    #[schema(schema_with = super::words::probe_kind)]
+    kind: &'static str,
+    /// `http` or `https`.
+    scheme: Option<&'static str>,
+    /// Of the request.
+    method: Option<String>,
+    /// Its Host field, or `:authority`.
+    host: Option<String>,
+    /// Its path, with the query.
+    path: Option<String>,
+    /// The service that gRPC is asked for; empty: the whole server.
+    service: Option<String>,
     /// `steady`; `fast` while a verdict may be about to change; `idle` while nobody uses the pools.
     #[schema(schema_with = super::words::pace)]
     pace: &'static str,
@@ -85,7 +98,7 @@ pub async fn probes(State(control): State<Arc<Control>>) -> Json<ProbesView> {
 
 impl ProbedView {
     fn new(listed: Listed) -> ProbedView {
-        let Listed { peer, interval, timeout, in_doubt, idle, started, next, late, members } = listed;
+        let Listed { peer, asked, interval, timeout, in_doubt, idle, started, next, late, members } = listed;
         let sharer = |(pool, member, interval): (Arc<str>, Arc<str>, Duration)| SharerView {
             pool: pool.to_string(),
             member: member.to_string(),
@@ -93,6 +106,12 @@ impl ProbedView {
         };
         ProbedView {
             address: peer.to_string(),
+            kind: asked.kind,
+            scheme: asked.scheme,
+            method: asked.method,
+            host: asked.host,
+            path: asked.path,
+            service: asked.service,
             pace: if in_doubt { "fast" } else { ["steady", "idle"][usize::from(idle)] },
             interval_ms: millis(interval),
             probes_per_second: 1.0 / interval.as_secs_f64().max(0.001),

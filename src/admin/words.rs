@@ -46,6 +46,11 @@ pub fn pace() -> ObjectBuilder {
     one_of(["steady", "fast", "idle"])
 }
 
+/// What a probe speaks.
+pub fn probe_kind() -> ObjectBuilder {
+    one_of(["tcp", "http", "grpc"])
+}
+
 /// What a judge says of a member.
 pub fn verdict() -> ObjectBuilder {
     one_of([Verdict::Unknown, Verdict::Healthy, Verdict::Unhealthy].map(Verdict::as_str))

@@ -173,6 +173,23 @@ pub struct Exchange {
     pub trailers: Vec<u8>,
 }
 
+/// What a probe asks, for those who tell probes apart. TCP has no more than a kind.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Asked {
+    /// `tcp`, `http` or `grpc`.
+    pub kind: &'static str,
+    /// `http` or `https`.
+    pub scheme: Option<&'static str>,
+    /// Of the request.
+    pub method: Option<String>,
+    /// The Host field, or what HTTP/2 has in its place.
+    pub host: Option<String>,
+    /// The request's path, with its query.
+    pub path: Option<String>,
+    /// The service that gRPC is asked for; empty: the whole server.
+    pub service: Option<String>,
+}
+
 /// What was asked of a connection's TLS.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Secured {
@@ -222,6 +239,25 @@ impl Check {
     /// The member's own name, without port.
     pub fn host(&self) -> &str {
         &self.host
+    }
+
+    /// What it asks.
+    pub fn asked(&self) -> Asked {
+        let (Some(request), Some(question)) = (&self.request, &self.recipe.question) else {
+            return Asked { kind: "tcp", ..Asked::default() };
+        };
+        let (kind, method, path, service) = match question {
+            Question::Http(http) => ("http", http.method(), http.path(), None),
+            Question::Grpc(grpc) => ("grpc", "POST", grpc::METHOD, Some(grpc.service().to_owned())),
+        };
+        Asked {
+            kind,
+            scheme: Some(if question.way().tls.is_some() { "https" } else { "http" }),
+            method: Some(method.to_owned()),
+            host: Some(String::from_utf8_lossy(request.host.as_bytes()).into_owned()),
+            path: Some(path.to_owned()),
+            service,
+        }
     }
 
     /// Whether its connection is to be kept for the next one.

@@ -28,7 +28,7 @@ use crate::config::{GrpcProbe, percent_decoded};
 use crate::health::Reason;
 use crate::tls::Files;
 
-const METHOD: &str = "/grpc.health.v1.Health/Check";
+pub(super) const METHOD: &str = "/grpc.health.v1.Health/Check";
 /// The answer is of two bytes; whoever sends more than this is not asked further.
 const MAX_ANSWER: usize = 64 * 1024;
 /// Before each message: a flag for compression, and the length.
@@ -77,6 +77,11 @@ impl Question {
             message: framed(&HealthCheckRequest { service: probe.service.clone() }),
             service: probe.service.clone(),
         })
+    }
+
+    /// The service whose health is asked for; empty: the whole server.
+    pub(super) fn service(&self) -> &str {
+        &self.service
     }
 
     /// How its members are reached.

@@ -71,6 +71,14 @@ impl Question {
         })
     }
 
+    pub(super) fn method(&self) -> &str {
+        self.method.as_str()
+    }
+
+    pub(super) fn path(&self) -> &str {
+        self.path.as_str()
+    }
+
     /// How its members are reached.
     pub(super) fn way(&self) -> &Way {
         &self.way

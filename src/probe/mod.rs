@@ -33,7 +33,7 @@ mod way;
 mod tests;
 
 pub use ceiling::{Demand, Stretch};
-pub use check::{Check, CheckError, Exchange, Recipe, Secured, Tracks};
+pub use check::{Asked, Check, CheckError, Exchange, Recipe, Secured, Tracks};
 pub use counters::Counters;
 pub use prober::Prober;
 pub use session::Kept;

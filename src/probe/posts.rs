@@ -129,6 +129,7 @@ impl Post {
         let asked = targets.iter().map(|target| target.interval).min().unwrap_or_default();
         Listed {
             peer: question.peer,
+            asked: targets.first().map(|target| target.check.asked()).unwrap_or_default(),
             // Before the first one has ended nothing is planned yet.
             interval: time(self.notes.every.load(Relaxed)).unwrap_or(asked),
             timeout: question.timeout,

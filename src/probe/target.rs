@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use super::{Check, Tracks};
+use super::{Asked, Check, Tracks};
 use crate::health::{MemberId, Pace, Sample};
 
 /// Takes a sample, at its (monotonic) time, with what its probe left where that is taped, and says how soon the next is
@@ -66,6 +66,8 @@ pub struct Idle {
 pub struct Listed {
     /// Who is dialled.
     pub peer: SocketAddr,
+    /// What is asked.
+    pub asked: Asked,
     /// From start to start, as it is now: in doubt, idle, or held back by the ceiling.
     pub interval: Duration,
     /// How long it may take.

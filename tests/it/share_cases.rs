@@ -47,6 +47,9 @@ fn endpoint_of_several_pools_is_probed_once_and_judged_by_each() {
     assert_eq!((origin.probe_count(), sharers(&proxy)), (1, vec![vec!["lenient".to_owned(), "strict".to_owned()]]));
     let listed = &probes(&proxy)["probes"][0];
     assert_eq!((&listed["pace"], &listed["interval_ms"]), (&"steady".into(), &3_600_000.0.into()), "{listed}");
+    let asked = ["kind", "scheme", "method", "host", "path", "service"].map(|key| listed[key].clone());
+    let host = origin.address();
+    assert_eq!(asked, ["http".into(), "http".into(), "GET".into(), host.into(), "/".into(), Value::Null]);
     // One fail, whoever asks for the probe: out for the one, not yet for the other.
     origin.answer(Answer::status(500));
     let asked = proxy.admin_post(&format!("/api/v1/pools/lenient/members/{}/probe", origin.address()), &[]);
