@@ -187,6 +187,8 @@ fn pool(pool: &Pool) -> Value {
         ("retries", Some(retries(pool.retries))),
         ("tunnels", Some(tunnels(pool.tunnels))),
         ("deadline", pool.deadline.map(span)),
+        // Every key is written out, but for what only this one says.
+        ("preset", pool.only_one_enabled.then_some(json!("front_door"))),
         ("required", Some(json!(pool.required))),
         ("max_in_flight", pool.capacity.max_in_flight.map(|most| json!(most))),
         ("max_connections", pool.capacity.max_connections.map(|most| json!(most))),
