@@ -9,7 +9,8 @@
 //!   these two share of TLS), [`disk`] (files that may keep
 //!   us waiting), [`watch`] (files that change), [`state_dir`] (files of our own), [`discovery`] (names),
 //!   [`diagnostics`] (what failing probes saw), [`remediate`] (who replaces members),
-//!   [`control`] (what operators may do), [`admin`] (how they ask), [`reload`] (another configuration)
+//!   [`control`] (what operators may do), [`admin`] (how they ask), [`reload`] (another configuration),
+//!   [`simulate`] (all of this in a time of its own)
 //! - assembly: [`server`], [`cli`]
 //!
 //! [`clock`] is the only reading of a clock.
@@ -34,6 +35,7 @@ pub mod reload;
 pub mod remediate;
 pub mod route;
 pub mod server;
+pub mod simulate;
 pub mod snapshot;
 pub mod state_dir;
 pub mod telemetry;

@@ -11,6 +11,7 @@ mod probe;
 mod reload;
 mod replace;
 mod run;
+mod simulate;
 mod standing;
 
 use std::ffi::OsString;
@@ -96,6 +97,12 @@ enum Command {
     /// For more than they allow, raise them in the file. The answer says that it has begun; how it ends is an event, and
     /// `GET /api/v1/remediation` has it too.
     Replace(replace::Args),
+    /// Play a scenario in virtual time: what the pools of a configuration would do when members fail as it says
+    ///
+    /// Verdicts, the cap, balancing, failover and retries are the proxy's own; members, requests and time are made up. Prints
+    /// what would be logged and when, and what it comes to; the same seed gives the same to the byte. Two policies on one
+    /// scenario, by its own `compare` or by --compare, are shown side by side. Exits with 1 where the scenario has errors.
+    Simulate(simulate::Args),
     /// Watch it work: the proxy with four embedded origins that misbehave in turn
     Demo {
         /// End after so many seconds
@@ -185,6 +192,7 @@ impl Cli {
             Command::Enable(args) => enable::run(&args),
             Command::Disable(args) => member::disable(&args),
             Command::Replace(args) => replace::run(&args),
+            Command::Simulate(args) => simulate::run(&args),
             Command::Demo { seconds, any_port, log_format, log } => {
                 let log = LogOptions { log_format: Some(log_format), filter: log };
                 logged(&log, |logging| demo::run(seconds.map(Duration::from_secs), any_port, logging))

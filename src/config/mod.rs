@@ -36,6 +36,7 @@ mod remediation;
 mod resolver;
 mod roll;
 mod route;
+pub mod scenario;
 mod spelling;
 mod tls;
 mod words;

@@ -80,6 +80,41 @@ impl Node {
     }
 }
 
+impl Node {
+    /// Lays the mapping `over`, whose key stands at `name`, over the part called `key`. Of the keys `either` one drives out the
+    /// others, and the value of `whole` is never laid over but exchanged.
+    pub(super) fn lay(&mut self, key: &str, name: Mark, over: &Node, either: &[&str], whole: &str) {
+        let Parts::Keys(base) = &mut self.parts else { return };
+        if either.contains(&key) {
+            base.retain(|other, _| other == key || !either.contains(&other.as_str()));
+        }
+        let (Parts::Keys(parts), Some((mark, node))) = (&over.parts, base.get_mut(key).filter(|_| key != whole)) else {
+            base.insert(key.to_owned(), (name, Rc::new(over.clone())));
+            return;
+        };
+        *mark = name;
+        let node = Rc::make_mut(node);
+        if !matches!(node.parts, Parts::Keys(_)) {
+            *node = over.clone();
+            return;
+        }
+        parts.iter().for_each(|(key, (name, part))| node.lay(key, *name, part, either, whole));
+    }
+
+    /// From now on all of it stands at `mark`.
+    pub(super) fn move_to(&mut self, mark: Mark) {
+        self.mark = mark;
+        match &mut self.parts {
+            Parts::Scalar => {}
+            Parts::Items(items) => items.iter_mut().for_each(|item| Rc::make_mut(item).move_to(mark)),
+            Parts::Keys(keys) => keys.values_mut().for_each(|(name, part)| {
+                *name = mark;
+                Rc::make_mut(part).move_to(mark);
+            }),
+        }
+    }
+}
+
 /// A value of the file, or the nearest thing to one that is not there.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct At<'a> {
@@ -128,6 +163,11 @@ impl<'a> At<'a> {
             Some(Node { mark, parts: Parts::Scalar, .. }) => *mark,
             _ => self.name,
         }
+    }
+
+    /// The value itself, with its parts.
+    pub(super) fn node(self) -> Option<&'a Node> {
+        self.node
     }
 
     /// Where the key of this value is.

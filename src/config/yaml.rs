@@ -31,6 +31,26 @@ pub(super) struct Document {
     places: Node,
 }
 
+/// A mapping that is laid over another one.
+pub(super) struct Laid {
+    value: Value,
+    name: Mark,
+    places: Node,
+    is_foreign: bool,
+}
+
+impl Laid {
+    /// The same, which stands in another file: in what it is laid over, no place means anything there.
+    pub(super) fn of_another_file(self) -> Laid {
+        Laid { is_foreign: true, ..self }
+    }
+}
+
+/// Keys of a pool that are other ways to say one thing: who writes one of them means none of the others.
+const EITHER: [&str; 2] = ["window", "consecutive"];
+/// Keys whose value is one thing as a whole.
+const WHOLE: &str = "balance";
+
 /// What is made of the text at a path; `Ok(None)`: it stays.
 type Change<'a> = dyn Fn(&[Step], &str) -> Result<Option<String>, String> + 'a;
 
@@ -146,6 +166,24 @@ impl Document {
         }
     }
 
+    /// The mapping at the end of `path`, to be laid over another.
+    pub(super) fn part(&self, path: &[&str]) -> Option<Laid> {
+        let value = path.iter().try_fold(&self.value, |value, key| value.get(key))?;
+        let at = path.iter().fold(self.at(), |at, key| at.key(key));
+        Some(Laid { value: value.clone(), name: at.name(), places: at.node()?.clone(), is_foreign: false })
+    }
+
+    /// Lays a mapping over the one at `key`: what it says counts, and what it does not say stays.
+    pub(super) fn lay_over(&mut self, key: &str, laid: Laid) {
+        if laid.is_foreign {
+            self.places.move_to(Mark::START);
+        }
+        if let Some(value) = self.value.get_mut(key) {
+            lay(value, laid.value);
+        }
+        self.places.lay(key, laid.name, &laid.places, &EITHER, WHOLE);
+    }
+
     /// Takes a value out of both trees; false where there is nothing to take.
     fn prune(&mut self, path: &[Step]) -> bool {
         self.places.prune(path);
@@ -184,6 +222,24 @@ fn prune(value: &mut Value, path: &[Step]) -> bool {
             items.get_mut(*index).is_some_and(|v| prune(v, rest))
         }
         _ => false,
+    }
+}
+
+/// What `over` says counts, mapping by mapping.
+fn lay(value: &mut Value, over: Value) {
+    let (Value::Mapping(base), Value::Mapping(over)) = (&mut *value, &over) else {
+        *value = over;
+        return;
+    };
+    for (key, part) in over {
+        let name = key.as_str().unwrap_or_default();
+        if EITHER.contains(&name) {
+            EITHER.iter().filter(|other| **other != name).for_each(|other| drop(base.remove(*other)));
+        }
+        match base.get_mut(key).filter(|_| name != WHOLE) {
+            Some(value) => lay(value, part.clone()),
+            None => drop(base.insert(key.clone(), part.clone())),
+        }
     }
 }
 

@@ -19,7 +19,7 @@ mod places;
 mod posts;
 mod prober;
 mod proof;
-mod schedule;
+pub(crate) mod schedule;
 mod script;
 mod session;
 mod shelf;

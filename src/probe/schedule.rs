@@ -19,33 +19,33 @@ const TICK: Duration = Duration::from_millis(1);
 
 /// What one of those who share a probe asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Ask {
+pub(crate) struct Ask {
     /// From start to start.
-    pub(super) interval: Duration,
+    pub(crate) interval: Duration,
     /// The same in doubt.
-    pub(super) fast: Duration,
+    pub(crate) fast: Duration,
     /// The same while nobody uses it; `None`: somebody does, or it makes no difference.
-    pub(super) idle: Option<Duration>,
+    pub(crate) idle: Option<Duration>,
     /// Its verdict may be about to change.
-    pub(super) doubts: bool,
+    pub(crate) doubts: bool,
 }
 
 /// What all of them together ask for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Tempo {
+pub(crate) struct Tempo {
     /// From start to start on the grid.
-    pub(super) every: Duration,
+    pub(crate) every: Duration,
     /// From start to start in doubt, where that is sooner.
-    pub(super) fast: Option<Duration>,
+    pub(crate) fast: Option<Duration>,
     /// Somebody's verdict may be about to change.
-    pub(super) in_doubt: bool,
+    pub(crate) in_doubt: bool,
     /// Nobody uses any of them.
-    pub(super) idle: bool,
+    pub(crate) idle: bool,
 }
 
 impl Tempo {
     /// The shortest interval anybody asks for; in doubt, the shortest fast one of those who doubt. `None`: nobody asks.
-    pub(super) fn of(asks: impl Iterator<Item = Ask> + Clone) -> Option<Tempo> {
+    pub(crate) fn of(asks: impl Iterator<Item = Ask> + Clone) -> Option<Tempo> {
         let interval = asks.clone().map(|ask| ask.interval).min()?;
         let in_doubt = asks.clone().any(|ask| ask.doubts);
         let fast = asks.clone().filter(|ask| ask.doubts).map(|ask| ask.fast).min().filter(|fast| *fast < interval);
@@ -56,12 +56,12 @@ impl Tempo {
     }
 
     /// Probes a second.
-    pub(super) fn rate(&self) -> f64 {
+    pub(crate) fn rate(&self) -> f64 {
         1.0 / self.step().max(TICK).as_secs_f64()
     }
 
     /// From start to start.
-    pub(super) fn step(&self) -> Duration {
+    pub(crate) fn step(&self) -> Duration {
         self.fast.unwrap_or(self.every)
     }
 
@@ -72,19 +72,19 @@ impl Tempo {
 
 /// When the probes of one post start.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Timetable {
+pub(crate) struct Timetable {
     /// Its phase, as a share of its interval.
     share: f64,
 }
 
 impl Timetable {
     /// One at `share` (from 0, below 1) of its intervals.
-    pub(super) fn new(share: f64) -> Timetable {
+    pub(crate) fn new(share: f64) -> Timetable {
         Timetable { share }
     }
 
     /// When the probe after `last` starts, where intervals are `factor` times as long as is asked for.
-    pub(super) fn next(&self, tempo: Tempo, last: Last, factor: f64, draw: f64) -> Duration {
+    pub(crate) fn next(&self, tempo: Tempo, last: Last, factor: f64, draw: f64) -> Duration {
         if factor <= 1.0 {
             return self.grid(tempo, 1.0).next(last, tempo.pace(), draw);
         }
@@ -97,7 +97,7 @@ impl Timetable {
     /// The same at `now`, where what is asked for has changed and the next was planned for `due`: never later than that, so
     /// that nobody's promise is broken; and where it would have been due before, at the next point of the new grid, so that
     /// a reload that shortens ten thousand intervals makes no ten thousand probes at once.
-    pub(super) fn again(&self, tempo: Tempo, last: Last, factor: f64, now: Duration, due: Duration) -> Duration {
+    pub(crate) fn again(&self, tempo: Tempo, last: Last, factor: f64, now: Duration, due: Duration) -> Duration {
         let next = self.next(tempo, last, factor, 0.0);
         let missed = next < now && tempo.pace() == Pace::Steady;
         if missed { self.grid(tempo, factor).point_after(now).min(due) } else { next.min(due) }
@@ -118,13 +118,13 @@ struct Grid {
 
 /// The last probe of a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Last {
+pub(crate) struct Last {
     /// When it was to be dialled, or was, where nobody had planned it.
-    pub(super) planned: Duration,
+    pub(crate) planned: Duration,
     /// When it was dialled.
-    pub(super) started: Duration,
+    pub(crate) started: Duration,
     /// When its sample was there.
-    pub(super) ended: Duration,
+    pub(crate) ended: Duration,
 }
 
 impl Grid {
@@ -156,7 +156,7 @@ impl Grid {
 
 /// The share of its interval that the `nth` member followed has as its phase: from `offset` on in steps of the golden
 /// ratio, so that any run of members, such as those of one pool, is spread evenly.
-pub(super) fn share(offset: f64, nth: u64) -> f64 {
+pub(crate) fn share(offset: f64, nth: u64) -> f64 {
     const GOLDEN: f64 = 0.618_033_988_749_894_9;
     // Taken modulo a large number first: far out, the fraction of a product would lose its digits.
     (offset + (nth % 1_000_000) as f64 * GOLDEN).fract()

@@ -12,7 +12,7 @@
 
 mod admit;
 mod authority;
-mod blame;
+pub(crate) mod blame;
 mod connector;
 mod ctx;
 mod dial;
@@ -31,7 +31,7 @@ mod peer;
 mod pick;
 mod published;
 mod refusal;
-mod retry;
+pub(crate) mod retry;
 mod upgrade;
 
 use std::sync::Arc;

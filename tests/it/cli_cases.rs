@@ -49,3 +49,33 @@ fn probe_outlives_a_rotation_that_signals_every_process_of_the_name() {
     gate.open();
     assert_eq!(probe.wait().code(), Some(0));
 }
+
+#[test]
+fn simulate_draws_what_it_plays_and_says_what_it_cannot_play() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).expect("written");
+    let good = "duration: 2m\npools: { web: { members: [\"10.0.0.1:80\", \"10.0.0.2:80\"], probe: { path: / } } }\n\
+                traffic: [{ rate: 5/s }]\nstory: [{ at: 1m, member: \"10.0.0.2:80\", does: refuse }]\n";
+    write("good.yaml", good);
+    write("bad.yaml", &good.replace("refuse", "refused"));
+    write("policy.yaml", "pools: { web: { max_unhealthy_percent: 100 } }\n");
+    let ask = |arguments: &[&str]| run(folder.path(), &[&["simulate"], arguments].concat(), &[]);
+
+    let played = ask(&["good.yaml", "--svg", "good.svg", "--compare", "policy.yaml"]);
+    assert_eq!(played.code, Some(0), "{played:?}");
+    assert!(played.stdout.contains("member 10.0.0.2:80 of web is unhealthy: Connection refused"), "{played:?}");
+    let picture = std::fs::read_to_string(folder.path().join("good.svg")).expect("a picture");
+    assert!(picture.starts_with("<svg ") && picture.contains("10.0.0.2:80"), "{picture}");
+    let json = ask(&["good.yaml", "--format", "json", "--seed", "9"]);
+    let json: serde_json::Value = serde_json::from_str(&json.stdout).expect("json");
+    assert_eq!((&json["seed"], &json["policies"][0]["totals"]["failed"]), (&9.into(), &0.into()));
+
+    let said = "bad.yaml:4:48: error: `refused` is not known here; did you mean `refuse`?";
+    let refused = ask(&["bad.yaml"]);
+    assert!(refused.code == Some(1) && refused.stderr.contains(said) && refused.stdout.is_empty(), "{refused:?}");
+    let checked = ask(&["bad.yaml", "--check"]);
+    assert!(checked.code == Some(1) && checked.stdout.contains(said), "{checked:?}");
+    assert_eq!(checked.reason(), "bad.yaml: 1 error");
+    let checked = ask(&["good.yaml", "--check"]);
+    assert_eq!((checked.code, &*checked.stdout), (Some(0), "good.yaml: ok, 2m, 1 pool, 1 turn, 1 policy\n"));
+}

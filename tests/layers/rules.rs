@@ -38,6 +38,7 @@ pub const ROOMS: &[(&str, Layer)] = &[
     ("reload", Edges),
     ("remediate", Edges),
     ("state_dir", Edges),
+    ("simulate", Edges),
     ("server", Assembly),
     ("cli", Assembly),
     ("lib", Assembly),
@@ -54,6 +55,10 @@ const STRANGERS: &[(&str, &str, &str)] = &[
     ("composite", "clock", "time is an argument"),
     ("snapshot", "clock", "time is an argument"),
     ("failover", "clock", "time is an argument"),
+    ("simulate", "clock", "its time is its own"),
+    ("simulate", "listener", "nothing is served in it"),
+    ("simulate", "discovery", "nobody is asked"),
+    ("simulate", "disk", "what it needs is given to it"),
 ];
 
 /// The lowest layer that may name a path, the longest match deciding. Every dependency of Cargo.toml is here.
@@ -134,6 +139,8 @@ const WORDS: &[(&[&str], &str, &str)] = &[
     (&["health", "balance", "route"], "await", "the heart is not asynchronous"),
     (&["health", "balance", "route"], "println", "what happened is a return value"),
     (&["health", "balance", "route"], "eprintln", "what happened is a return value"),
+    (&["simulate"], "async", "it waits for nothing: the next thing is the next time"),
+    (&["simulate"], "await", "it waits for nothing: the next thing is the next time"),
     (&["health", "balance"], "Result", "the heart cannot fail"),
 ];
 

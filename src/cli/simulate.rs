@@ -1,0 +1,112 @@
+//! `pulsegate simulate`: a scenario played in virtual time.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use serde_json::json;
+
+use super::check::Format;
+use crate::config::scenario::{self, Scenario};
+use crate::config::{Problem, Severity, environment};
+use crate::simulate;
+
+/// Arguments of `pulsegate simulate`.
+#[derive(Debug, Clone, clap::Args)]
+pub struct Args {
+    /// The scenario
+    #[arg(value_name = "SCENARIO")]
+    pub scenario: PathBuf,
+    /// Draw it as SVG into this file
+    #[arg(long, value_name = "FILE")]
+    pub svg: Option<PathBuf>,
+    /// Play it with another policy too, whose keys are laid over those of the scenario; instead of its own `compare`
+    #[arg(long, value_name = "POLICY")]
+    pub compare: Option<PathBuf>,
+    /// What chance begins with; else the scenario's own
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+    /// `json` has every transition and every number of each pool
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub format: Format,
+    /// Only say what is wrong with the scenario
+    #[arg(long)]
+    pub check: bool,
+}
+
+/// Plays the scenario, or says what is wrong with it: all problems, on stdout with --check and else on stderr.
+pub fn run(args: &Args) -> ExitCode {
+    let read = scenario::load(&args.scenario, args.compare.as_deref(), &environment);
+    if args.check {
+        return check(&args.scenario, &read, args.format);
+    }
+    let mut scenario = match read {
+        Ok(scenario) => scenario,
+        Err(problems) => {
+            let _ = std::io::stderr().write_all((lines(&problems) + &verdict(&args.scenario, &problems)).as_bytes());
+            return ExitCode::FAILURE;
+        }
+    };
+    let _ = std::io::stderr().write_all(lines(&scenario.advice).as_bytes());
+    scenario.seed = args.seed.unwrap_or(scenario.seed);
+    let runs = simulate::run(&scenario);
+    if let Some(path) = &args.svg
+        && let Err(error) = std::fs::write(path, simulate::picture(&scenario, &runs))
+    {
+        eprintln!("pulsegate: {} cannot be written: {error}", path.display());
+        return ExitCode::FAILURE;
+    }
+    let told = match args.format {
+        Format::Text => simulate::text(&scenario, &runs),
+        Format::Json => simulate::json(&scenario, &runs),
+    };
+    // A reader that has gone away, as in `simulate | head`, is no failure.
+    let _ = std::io::stdout().write_all(told.as_bytes());
+    ExitCode::SUCCESS
+}
+
+fn check(path: &Path, read: &Result<Scenario, Vec<Problem>>, format: Format) -> ExitCode {
+    let problems = read.as_ref().map_or_else(|problems| problems, |scenario| &scenario.advice);
+    let summary = match read {
+        Ok(scenario) => format!("{}: {}\n", path.display(), summary(scenario)),
+        Err(problems) => verdict(path, problems),
+    };
+    let text = match format {
+        Format::Text => lines(problems),
+        Format::Json => {
+            let errors = problems.iter().filter(|problem| problem.severity == Severity::Error).count();
+            let warnings = problems.len() - errors;
+            let file = path.display().to_string();
+            format!("{:#}\n", json!({ "file": file, "errors": errors, "warnings": warnings, "problems": problems }))
+        }
+    };
+    let _ = std::io::stdout().write_all(text.as_bytes());
+    match (read, format) {
+        (Ok(_), Format::Text) => drop(std::io::stdout().write_all(summary.as_bytes())),
+        (Ok(_), Format::Json) => {}
+        (Err(_), _) => drop(std::io::stderr().write_all(summary.as_bytes())),
+    }
+    if read.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn lines(problems: &[Problem]) -> String {
+    problems.iter().map(|problem| format!("{problem}\n")).collect()
+}
+
+fn verdict(path: &Path, problems: &[Problem]) -> String {
+    let errors = problems.iter().filter(|problem| problem.severity == Severity::Error).count();
+    format!("{}: {errors} error{}\n", path.display(), if errors == 1 { "" } else { "s" })
+}
+
+fn summary(scenario: &Scenario) -> String {
+    let pools = scenario.policies.first().map_or(0, |policy| policy.config.pools.len());
+    let duration = humantime::format_duration(scenario.duration);
+    let (turns, policies) = (scenario.story.len(), scenario.policies.len());
+    let plural = |count: usize, one: &str, many: &str| format!("{count} {}", if count == 1 { one } else { many });
+    format!(
+        "ok, {duration}, {}, {}, {}",
+        plural(pools, "pool", "pools"),
+        plural(turns, "turn", "turns"),
+        plural(policies, "policy", "policies")
+    )
+}

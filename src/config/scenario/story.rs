@@ -1,0 +1,169 @@
+//! The story of a scenario: what happens to which member when, each turn of it on its own.
+
+use std::time::Duration;
+
+use super::keys::TurnKeys;
+use super::{Deed, Latency, Manner, Turn};
+use crate::config::domain::{Config, Pool};
+use crate::config::reading::Reading;
+use crate::config::spelling::{Spelled, Text, likely, shown};
+use crate::health::Admin;
+
+/// Turns that one scenario may have.
+const MOST_TURNS: usize = 1_000_000;
+
+/// One turn as it is written, with those it is about.
+struct Written {
+    turn: Turn,
+    lasts: Option<Duration>,
+}
+
+/// What happens, in the order of time; of what happens at the same time, in the order written.
+pub(super) fn story(
+    written: &[TurnKeys],
+    config: &Config,
+    duration: Duration,
+    usual: Latency,
+    top: &mut Reading<'_>,
+) -> Vec<Turn> {
+    let mut turns = Vec::new();
+    for (index, keys) in written.iter().enumerate() {
+        let at = top.at.key("story").item(index);
+        let mut read = Reading::new(at, top.problems);
+        turns.extend(turn(keys, config, duration, &mut read).into_iter().flatten());
+        if turns.len() > MOST_TURNS {
+            top.error("story", format!("at most {MOST_TURNS} turns are told"));
+            break;
+        }
+    }
+    let ends: Vec<Turn> = turns.iter().filter_map(|written| end(written, &turns, usual)).collect();
+    let mut story: Vec<Turn> = turns.into_iter().map(|written| written.turn).chain(ends).collect();
+    story.retain(|turn| turn.at < duration);
+    story.sort_by_key(|turn| turn.at);
+    story
+}
+
+fn turn(keys: &TurnKeys, config: &Config, duration: Duration, read: &mut Reading<'_>) -> Option<Vec<Written>> {
+    if keys.at.is_none() {
+        read.missing("at", "when? write `at: 10m`");
+    }
+    if keys.does.is_none() {
+        read.missing("does", "what happens? write `does: refuse`, `does: status 503` or the like");
+    }
+    let at = read.span("at", &keys.at, Duration::ZERO..=duration);
+    let every = read.span("every", &keys.every, Duration::ZERO..=duration).unwrap_or_default();
+    let lasts = read.span("for", &keys.lasts, Duration::from_millis(1)..=duration);
+    let (pool, members) = cast(keys, config, read)?;
+    let (at, Spelled(deed)) = (at?, keys.does?);
+    if deed == Deed::Answers(Manner::Well) && lasts.is_some() {
+        read.error("for", "`recover` lasts until the next turn; remove `for`");
+    }
+    let of = |(nth, member): (usize, usize)| {
+        let turn = Turn { at: at + every * nth as u32, pool: pool.name.clone(), member, deed };
+        Written { turn, lasts }
+    };
+    Some(members.into_iter().enumerate().map(of).collect())
+}
+
+/// Whom it is about.
+fn cast<'c>(keys: &TurnKeys, config: &'c Config, read: &mut Reading<'_>) -> Option<(&'c Pool, Vec<usize>)> {
+    let texts: Vec<(&str, Option<usize>)> = match (&keys.member, &keys.members) {
+        (Some(_), Some(_)) => {
+            read.error("members", "a turn has `member` or `members`, not both; write all of them in `members`");
+            return None;
+        }
+        (Some(Spelled(Text(member))), None) => vec![(member, None)],
+        (None, Some(list)) => {
+            list.iter().enumerate().map(|(n, Spelled(Text(member)))| (member.as_str(), Some(n))).collect()
+        }
+        (None, None) => {
+            if !read.at.may_have_lost("members") {
+                read.missing("member", "who? write `member: \"10.0.0.1:80\"`, `members: [ … ]` or `member: all`");
+            }
+            return None;
+        }
+    };
+    let pool = match &keys.pool {
+        Some(Spelled(Text(name))) => match config.pools.get(name) {
+            Some(pool) => pool,
+            None => {
+                read.error("pool", format!("there is no pool \"{}\"{}", shown(name), hint(name, config.pools.keys())));
+                return None;
+            }
+        },
+        None => of_several(&texts, config, read)?,
+    };
+    if texts.len() == 1 && texts[0].0 == "all" {
+        return Some((pool, (0..pool.members.len()).collect()));
+    }
+    let mut members = Vec::new();
+    for (text, nth) in texts {
+        match pool.members.iter().position(|member| member.name == text) {
+            Some(member) => members.push(member),
+            None => {
+                let at = nth.map_or(read.at.key("member"), |nth| read.at.key("members").item(nth));
+                let names = pool.members.iter().map(|member| &member.name);
+                let message = format!("\"{}\" has no member \"{}\"{}", pool.name, shown(text), hint(text, names));
+                read.problems.error(at, message);
+            }
+        }
+    }
+    Some((pool, members))
+}
+
+/// The pool that is meant where none is named: the only one, or the only one with the first of these members.
+fn of_several<'c>(texts: &[(&str, Option<usize>)], config: &'c Config, read: &mut Reading<'_>) -> Option<&'c Pool> {
+    let first = texts.first().map_or("", |(text, _)| *text);
+    let has = |pool: &&'c std::sync::Arc<Pool>| config.pools.len() == 1 || pool.members.iter().any(|m| m.name == first);
+    let mut having = config.pools.values().filter(has);
+    match (having.next(), having.next()) {
+        (Some(pool), None) => Some(pool),
+        (None, _) if config.pools.is_empty() => None,
+        (None, _) if first == "all" => {
+            read.error("member", "all of which pool? write `pool` beside it");
+            None
+        }
+        (None, _) => {
+            let names = config.pools.values().flat_map(|pool| &pool.members).map(|member| &member.name);
+            let key = if texts.first().is_some_and(|(_, nth)| nth.is_some()) { "members" } else { "member" };
+            read.error(key, format!("no pool has a member \"{}\"{}", shown(first), hint(first, names)));
+            None
+        }
+        (Some(_), Some(_)) => {
+            read.error("member", format!("several pools have \"{}\"; write `pool` beside it", shown(first)));
+            None
+        }
+    }
+}
+
+fn hint<'n>(name: &str, known: impl Iterator<Item = &'n String>) -> String {
+    let known: Vec<&str> = known.map(String::as_str).collect();
+    likely(name, &known).map_or_else(String::new, |other| format!("; did you mean \"{other}\"?"))
+}
+
+/// What ends a turn that lasts for a time.
+fn end(written: &Written, all: &[Written], usual: Latency) -> Option<Turn> {
+    let Written { turn, lasts } = written;
+    let deed = match turn.deed {
+        Deed::Answers(Manner::Well) => return None,
+        Deed::Answers(_) => Deed::Answers(Manner::Well),
+        Deed::TakesLonger(_) => Deed::TakesLonger(latency_before(turn, all).unwrap_or(usual)),
+        Deed::Joins => Deed::Leaves,
+        Deed::Leaves => Deed::Joins,
+        Deed::Ordered(Admin::Enabled) => return None,
+        Deed::Ordered(_) => Deed::Ordered(Admin::Enabled),
+    };
+    Some(Turn { at: turn.at + (*lasts)?, deed, ..turn.clone() })
+}
+
+/// How long the member took before: as of the last turn that lasts.
+fn latency_before(turn: &Turn, all: &[Written]) -> Option<Latency> {
+    let same =
+        |other: &&Written| other.turn.pool == turn.pool && other.turn.member == turn.member && other.turn.at < turn.at;
+    let lasting = all.iter().filter(same).filter(|other| other.lasts.is_none());
+    let latency = lasting.filter_map(|other| match other.turn.deed {
+        Deed::TakesLonger(latency) => Some((other.turn.at, latency)),
+        _ => None,
+    });
+    latency.max_by_key(|(at, _)| *at).map(|(_, latency)| latency)
+}

@@ -1,0 +1,226 @@
+//! The scenarios of examples/scenarios/ as they are played, what is said of wrong ones, and the pictures of docs/simulate.md.
+//!
+//! `PULSEGATE_BLESS=1 cargo test --test scenarios` writes the golden files and the pictures anew; the reviewer reads the
+//! difference.
+
+mod xml;
+
+use std::fmt::Write;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use pulsegate::config::Problem;
+use pulsegate::config::scenario::{self, Scenario};
+use pulsegate::health::{Mode, Standing};
+use pulsegate::simulate::{self, Run, Totals};
+
+/// Pictures that docs/simulate.md shows.
+const SHOWN: [&str; 2] = ["app_service", "slowdown"];
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn files(folder: &str) -> Vec<PathBuf> {
+    let folder = root().join(folder);
+    let entries = fs::read_dir(&folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
+    let mut files: Vec<PathBuf> = entries.map(|entry| entry.expect("an entry").path()).collect();
+    files.retain(|file| file.extension().is_some_and(|extension| extension == "yaml"));
+    files.sort();
+    files
+}
+
+fn stem(file: &Path) -> String {
+    file.file_stem().expect("a file's name").to_string_lossy().into_owned()
+}
+
+fn lines(problems: &[Problem]) -> String {
+    problems.iter().map(|problem| format!("{problem}\n")).collect()
+}
+
+fn load(file: &Path) -> Scenario {
+    scenario::load(file, None, &|_| None).unwrap_or_else(|problems| panic!("{}", lines(&problems)))
+}
+
+fn read(text: &str) -> Scenario {
+    scenario::read("a.yaml", text, &|_| None).unwrap_or_else(|problems| panic!("{}", lines(&problems)))
+}
+
+/// What is wrong with a text that is not taken.
+fn refused(text: &str) -> String {
+    scenario::read("a.yaml", text, &|_| None).map_or_else(|problems| lines(&problems), |_| panic!("taken: {text}"))
+}
+
+fn compare(golden: &Path, text: &str, differing: &mut String) {
+    if std::env::var_os("PULSEGATE_BLESS").is_some() {
+        fs::write(golden, text).unwrap_or_else(|e| panic!("{}: {e}", golden.display()));
+        return;
+    }
+    let wanted = fs::read_to_string(golden).unwrap_or_default();
+    if wanted != text {
+        let differs = wanted.lines().zip(text.lines()).find(|(wanted, is)| wanted != is);
+        let _ = writeln!(differing, "{}: {differs:?}", golden.display());
+    }
+}
+
+fn sum(run: &Run) -> Totals {
+    Totals::of(run.pools.iter().map(|pool| &pool.totals))
+}
+
+#[test]
+fn the_examples_go_as_they_went() {
+    let mut differing = String::new();
+    let examples = files("examples/scenarios");
+    assert!(examples.len() >= 8, "{examples:?}");
+    for file in examples {
+        let scenario = load(&file);
+        assert!(scenario.advice.is_empty(), "{}", lines(&scenario.advice));
+        let runs = simulate::run(&scenario);
+        let golden = root().join("tests/scenarios/golden").join(stem(&file));
+        compare(&golden.with_extension("txt"), &simulate::text(&scenario, &runs), &mut differing);
+        let picture = simulate::picture(&scenario, &runs);
+        xml::check(&picture).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+        if SHOWN.contains(&stem(&file).as_str()) {
+            compare(&root().join("docs/img").join(stem(&file)).with_extension("svg"), &picture, &mut differing);
+        }
+        let json: serde_json::Value = serde_json::from_str(&simulate::json(&scenario, &runs)).expect("JSON");
+        let told = json["policies"][0]["timeline"].as_array().map_or(0, Vec::len);
+        assert_eq!(told, runs[0].timeline.len(), "{}", file.display());
+        assert_eq!(json["policies"][0]["totals"]["requests"], sum(&runs[0]).requests, "{}", file.display());
+    }
+    assert!(differing.is_empty(), "{differing}");
+}
+
+#[test]
+fn wrong_scenarios_are_refused_with_every_problem_at_its_place() {
+    let mut differing = String::new();
+    for file in files("tests/scenarios/bad") {
+        let problems = scenario::load(&file, None, &|_| None).expect_err("a wrong scenario");
+        let text: String = problems
+            .iter()
+            .map(|p| format!("{}.yaml:{}:{}: {}: {}\n", stem(&file), p.line, p.column, p.severity, p.message))
+            .collect();
+        compare(&file.with_extension("problems"), &text, &mut differing);
+    }
+    assert!(differing.is_empty(), "{differing}");
+}
+
+const FOUR: &str = "duration: 5m\npools: { web: { members: [\"10.0.0.1:80\", \"10.0.0.2:80\", \"10.0.0.3:80\", \"10.0.0.4:80\"], \
+                    probe: { path: /, interval: 2s, timeout: 1s, consecutive: { failures: 2, passes: 1 } } } }\n\
+                    traffic: [{ rate: 40/s }]\n";
+
+fn four(story: &str) -> Run {
+    simulate::run(&read(&format!("{FOUR}story: [{story}]\n"))).remove(0)
+}
+
+#[test]
+fn the_same_seed_gives_the_same_to_the_byte_and_another_does_not() {
+    let scenario = read(&format!("{FOUR}story: [{{ at: 1m, member: \"10.0.0.2:80\", does: flap 3s/4s }}]\n"));
+    let told = |scenario: &Scenario| simulate::json(scenario, &simulate::run(scenario));
+    assert_eq!(told(&scenario), told(&scenario));
+    assert_ne!(told(&scenario), told(&Scenario { seed: 2, ..scenario.clone() }));
+}
+
+#[test]
+fn a_dead_member_is_out_within_the_time_that_its_probe_promises_and_nobody_notices_afterwards() {
+    let run = four("{ at: 1m, member: \"10.0.0.2:80\", does: refuse }");
+    let totals = sum(&run);
+    // health.md, section 2: interval + (k - 1) × max(fast, d) + d; the fast interval is 1 s.
+    let told = run.timeline.iter().find(|entry| entry.event.to.as_deref() == Some("unhealthy")).expect("it fell");
+    let after = told.at.as_secs_f64() - 60.0;
+    assert!((1.0..=3.1).contains(&after), "{after}");
+    // Every fourth of 40 a second until then, each of which goes elsewhere.
+    let expected = (after * 10.0) as u64;
+    assert!(totals.to_ill.abs_diff(expected) <= 1 && totals.failed == 0, "{totals:?}, not {expected}");
+    assert_eq!((totals.retries, totals.ejections, totals.capped), (totals.to_ill, 1, 0));
+    assert!(totals.ill_serving.as_secs_f64() - after < 0.001 && totals.well_ejected.is_zero());
+}
+
+#[test]
+fn the_cap_and_the_fallback_are_those_of_the_pool() {
+    let run = four("{ at: 1m, member: all, does: status 503, every: 30s }");
+    let pool = &run.pools[0];
+    let stood: Vec<Option<Standing>> = pool.members.iter().map(|member| member.standings.last()).collect();
+    assert_eq!(stood, [Some(Standing::Fallback); 4]);
+    assert_eq!(pool.modes.times(|mode| mode == Mode::Capped), 1);
+    assert!(pool.totals.ejections == 2 && pool.totals.fallbacks == 1, "{:?}", pool.totals);
+}
+
+#[test]
+fn whoever_is_drained_disabled_or_gone_gets_nothing_and_is_probed_as_such() {
+    let gone = sum(&four("{ at: 1m, member: \"10.0.0.2:80\", does: leave }"));
+    let drained = sum(&four("{ at: 1m, member: \"10.0.0.2:80\", does: drain }"));
+    let disabled = sum(&four("{ at: 1m, member: \"10.0.0.2:80\", does: disable }"));
+    let as_ever = sum(&four(""));
+    assert_eq!(as_ever.probes, drained.probes);
+    // Every 2 s, for four of five minutes.
+    assert_eq!([gone.probes, disabled.probes], [as_ever.probes - 120; 2]);
+    assert_eq!([&gone, &drained, &disabled].map(|totals| totals.failed), [0; 3]);
+    let late =
+        four("{ at: 2m, member: \"10.0.0.3:80\", does: join }, { at: 2m, member: \"10.0.0.3:80\", does: status 500 }");
+    assert_eq!(late.pools[0].members[2].standings.last(), Some(Standing::Unknown), "it never passed");
+    assert_eq!(sum(&late).to_ill, 0);
+}
+
+#[test]
+fn a_cold_start_waits_for_the_first_verdict_and_no_longer_than_allowed() {
+    let all = |does: &str| sum(&four(&format!("{{ at: 0s, member: all, does: {does} }}")));
+    let slow = all("latency 400ms");
+    assert!(slow.waited > 10 && slow.failed == 0, "{slow:?}");
+    let dead = all("status 503");
+    assert!(dead.waited > 30 && dead.failed == dead.requests, "a second, then everybody: {dead:?}");
+}
+
+#[test]
+fn a_policy_is_laid_over_the_pools_and_its_problems_stand_in_its_own_file() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (scenario, policy) = (folder.path().join("scenario.yaml"), folder.path().join("policy.yaml"));
+    fs::write(&scenario, FOUR).expect("written");
+    let tried = |text: &str| {
+        fs::write(&policy, text).expect("written");
+        scenario::load(&scenario, Some(&policy), &|_| None)
+    };
+    let taken = tried(
+        "name: calm\npools:\n  web: { probe: { window: { size: 9, required: 2 } }, max_unhealthy_percent: 75 }\n",
+    )
+    .unwrap_or_else(|problems| panic!("{}", lines(&problems)));
+    let [first, second] = &taken.policies[..] else { panic!("two policies") };
+    let (first, second) = (&first.config.pools["web"], &second.config.pools["web"]);
+    assert_eq!(taken.policies[1].name, "calm");
+    assert_eq!((first.rules.max_unhealthy_percent, second.rules.max_unhealthy_percent), (50, 75));
+    assert!(first.rules.judge != second.rules.judge && first.members == second.members);
+    assert_eq!(first.probe.as_ref().map(|p| p.interval), second.probe.as_ref().map(|p| p.interval));
+
+    let rows = [
+        (
+            "pools:\n  wbe: { max_unhealthy_percent: 75 }\n",
+            ":2:3: error: the scenario has no pool \"wbe\"; did you mean \"web\"?",
+        ),
+        ("pools:\n  web: { max_unhealthy_percent: 175 }\n", ":2:33: error: `max_unhealthy_percent` cannot be 175"),
+        ("pools:\n  web: { probe: { timeout: 9s } }\n", ":2:28: error: "),
+        ("pools:\n  web: { members: [\"10.0.0.1:80\"] }\n", ":2:10: error: both policies have the same members"),
+        ("pools:\n  web: { ejects: 3 }\n", ":2:10: error: unknown key `ejects`"),
+        ("name: nothing\n", ":1:1: error: a policy says what is other"),
+    ];
+    for (text, said) in rows {
+        let problems = lines(&tried(text).expect_err(text));
+        assert!(problems.contains(&format!("policy.yaml{said}")), "{text}: {problems}");
+    }
+}
+
+#[test]
+fn what_it_cannot_play_is_said() {
+    let rows = [
+        ("", "a.yaml:1:1: error: "),
+        (
+            "duration: 5m\npools: { a: { members: [\"a:80\"] }, b: { members: [\"b:80\"] } }\n",
+            "`routes` says where requests go",
+        ),
+        ("duration: 5m\npools: { a: { members: [{ srv: _h._tcp.x }] } }\n", "in a scenario no name is asked for"),
+    ];
+    for (text, said) in rows {
+        assert!(refused(text).contains(said), "{text}: {}", refused(text));
+    }
+    let many = FOUR.replace("duration: 5m", "duration: 1d").replace("40/s", "90000/s");
+    assert!(refused(&many).contains("requests; at most"), "{}", refused(&many));
+}
