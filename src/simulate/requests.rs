@@ -106,8 +106,9 @@ impl World<'_> {
         request.pool = ways.get(rank).copied().unwrap_or_default();
         if comes == Comes::Now {
             self.stands[request.pool].live().budget().earn();
-            // Whoever stands by for it is in use too.
-            ways.iter().for_each(|pool| self.stands[*pool].wake(self.now, &mut self.agenda));
+            // Others may be in use by it too: whoever stands by for its pool, and what its composites are made of.
+            self.snapshot.ways[self.routes[request.traffic]].mark_use();
+            self.stands.iter_mut().for_each(|stand| stand.wake(self.now, &mut self.agenda));
         }
         self.attempt(place);
     }

@@ -194,12 +194,13 @@ impl Stand {
         }
     }
 
-    /// A request came: whoever dozes wakes.
+    /// A request came: if the pool dozes and is in use by now, it wakes.
     pub(super) fn wake(&mut self, now: Duration, agenda: &mut Agenda) {
-        self.live().usage().mark();
-        if !std::mem::replace(&mut self.dozes, false) {
+        let idle = self.config().probe.as_ref().and_then(|probe| probe.idle).filter(|_| self.dozes);
+        if idle.is_none_or(|idle| self.live().usage().is_idle(now, idle.after)) {
             return;
         }
+        self.dozes = false;
         for member in 0..self.seats.len() {
             let post = &self.seats[member].post;
             let (Some(last), None, due) = (post.last, &post.flight, post.due) else { continue };
