@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use super::access_log::Sample;
 use super::cost::PLANNED;
-use super::domain::{Capacity, Config, Listener, Member, Pool, Probe, ProbeKind, Publish};
+use super::domain::{Action, Capacity, Config, Listener, Member, Pool, Probe, ProbeKind, Publish};
+use super::effective::{sounds_secret, without_secrets};
 use super::file::{File, PoolKeys};
 use super::member::places;
 use super::places::At;
@@ -289,6 +290,7 @@ fn remediation(config: &Config, file: &File, at: At<'_>, problems: &mut Problems
             let message = format!("`max_per_hour` has no effect over `max_per_day`, {}", limits.per_day);
             problems.warn(at_pool(name).key("remediation").key("max_per_hour"), message);
         }
+        shown_secrets(&remediation.action, at_pool(name).key("remediation"), problems);
     }
     if let (Some((name, _)), None) = (replacing.clone().next(), &config.state_dir) {
         let message = "without `state_dir` a restart forgets what was replaced, and as many may be again; write \
@@ -308,6 +310,35 @@ fn remediation(config: &Config, file: &File, at: At<'_>, problems: &mut Problems
                 preset.as_str()
             );
             problems.warn(at_pool(name).key("preset"), message);
+        }
+    }
+}
+
+/// Who may read the configuration in force is shown all of an address and of a program's arguments.
+fn shown_secrets(action: &Action, at: At<'_>, problems: &mut Problems) {
+    let (texts, instead): (Vec<(At<'_>, String)>, _) = match action {
+        Action::Command { argv, .. } => {
+            let at = |index| at.key("command").item(index);
+            (
+                argv.iter().enumerate().map(|(index, text)| (at(index), text.clone())).collect(),
+                "let the program read it from a file",
+            )
+        }
+        Action::Webhook(webhook) => {
+            let shown = without_secrets(&webhook.url.to_string());
+            (
+                vec![(at.key("webhook").key("url"), shown)],
+                "write it as a parameter such as `?token=…`, which is covered",
+            )
+        }
+    };
+    for (place, text) in texts {
+        let written = problems.hidden().shown_at(place.mark(), &text).find(|written| sounds_secret(written));
+        if let Some(written) = written.map(str::to_owned) {
+            let message = format!(
+                "what `{written}` says is shown here by `check --format json` and `GET /api/v1/config`; {instead}"
+            );
+            problems.warn(place, message);
         }
     }
 }

@@ -440,7 +440,7 @@ fn field((name, value): &(String, String)) -> (String, Value) {
 }
 
 /// A path whose query may have a key in it.
-fn without_secrets(path: &str) -> String {
+pub(super) fn without_secrets(path: &str) -> String {
     let Some((path, query)) = path.split_once('?') else { return path.to_owned() };
     let shown = |pair: &str| {
         let (pair, end) = match pair.strip_suffix(['&', ';']) {

@@ -55,6 +55,13 @@ impl Hidden {
         self.literals.contains(&mark)
     }
 
+    /// How the environment's values at `mark` are written, of those that are in what is shown of it.
+    pub(super) fn shown_at<'a>(&'a self, mark: Mark, shown: &str) -> impl Iterator<Item = &'a str> {
+        let shown = shown.to_ascii_lowercase();
+        let here = self.at.get(&mark).map_or(&[][..], Vec::as_slice).iter().filter(move |value| shown.contains(*value));
+        here.filter_map(|value| self.written.get(value)).map(String::as_str).filter(|written| written.starts_with("${"))
+    }
+
     fn add(&mut self, mark: Mark, value: &str, written: String) {
         let value: String = value.chars().take(LOOKED_AT).collect::<String>().to_ascii_lowercase();
         if value.len() >= SHORTEST.0 {

@@ -19,6 +19,7 @@ fn root() -> PathBuf {
 fn env(name: &str) -> Option<String> {
     let value = match name {
         "ADMIN_TOKEN" => "s3cret-of-the-tests",
+        "REPLACE_TOKEN" => "shown-all-the-same",
         "HOST" => "app.internal",
         "PORT" => "8081",
         "PROBE_SECRET" => "a-secret-of-the-tests-of-probes",
