@@ -415,10 +415,14 @@ impl Remediator {
     }
 
     async fn wait_for_place(self: Arc<Self>, under: Under, one: Running) {
-        let Ok(place) = self.places.clone().acquire_owned().await else { return };
+        let Ok(place) = self.places.clone().acquire_owned().await else {
+            // The end, which may not have come to this one yet.
+            return self.give_up(&one);
+        };
         match self.take_up(&one) {
             Ok((subject, rule)) => self.carry_out(under, place, one, subject, rule).await,
             Err(_) => {
+                self.give_up(&one);
                 drop(place);
                 let _turn = self.turn.lock().await;
                 self.note_dropped().await;

@@ -219,6 +219,10 @@ fn pools_that_share_an_address_share_no_verdict_over_reloads() {
     let proxy = Proxy::start(&config);
     let verdict = |pool: &str| proxy.member(pool, &origin.address())["verdict"].clone();
     eventually("both are judged", || verdict("a") == "healthy" && verdict("b") == "unhealthy");
+    // Their lines come after what the API shows.
+    for (pool, verdict) in [("a", "healthy"), ("b", "unhealthy")] {
+        proxy.await_event(0, &[("kind", "member"), ("pool", pool), ("to", verdict)]);
+    }
     let (mark, before) = (proxy.mark(), origin.probe_count());
     for round in 0..3 {
         // Twenty intervals of both between them.
