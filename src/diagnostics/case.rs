@@ -45,7 +45,7 @@ pub struct Case {
     /// Members of the serving tier.
     total: Option<usize>,
     /// The probe.
-    probe: ProbeView,
+    probe: DecidingProbe,
     /// The beginning of what was sent. Secrets are covered, here and in the answer.
     request: Shown,
     /// The answer's header, with those of interim answers before it; where what came is no answer, its beginning.
@@ -58,7 +58,7 @@ pub struct Case {
 
 /// The probe that decided.
 #[derive(Debug, Clone, Serialize, ToSchema)]
-struct ProbeView {
+struct DecidingProbe {
     /// Who was dialled.
     peer: String,
     /// The name or address that TLS asked for; null without TLS.
@@ -133,7 +133,7 @@ impl Case {
             mode: text(event.mode),
             in_rotation: event.in_rotation,
             total: event.total,
-            probe: ProbeView::of(exchange.peer, exchange.tls.as_ref(), phases),
+            probe: DecidingProbe::of(exchange.peer, exchange.tls.as_ref(), phases),
             request: Shown::of(&exchange.sent),
             head: Shown::of(if head.is_empty() { &exchange.received } else { head }),
             body: Shown::of(&exchange.body),
@@ -157,9 +157,9 @@ impl Case {
     }
 }
 
-impl ProbeView {
-    fn of(peer: SocketAddr, tls: Option<&Secured>, phases: Phases) -> ProbeView {
-        ProbeView {
+impl DecidingProbe {
+    fn of(peer: SocketAddr, tls: Option<&Secured>, phases: Phases) -> DecidingProbe {
+        DecidingProbe {
             peer: peer.to_string(),
             server_name: tls.map(|tls| tls.server_name.clone()),
             verified: tls.map(|tls| tls.verified),

@@ -38,7 +38,10 @@ use views::Explanation;
         ("listener" = Option<String>, Query, description = "The name of the listener; where it is not given the one of the \
             URL's port, or else the first. Limits and published composites go by it, routes do not"),
     ),
-    responses((status = 200, description = "What the next such request would get", body = Explanation)),
+    responses(
+        (status = 200, description = "What the next such request would get", body = Explanation),
+        (status = 404, description = "There is no listener of that name", body = Problem, content_type = "application/problem+json"),
+    ),
 )]
 pub async fn explain(State(control): State<Arc<Control>>, uri: Uri) -> Result<Json<Explanation>, Problem> {
     let query = Query::with_many(&uri, &["url", "header", "method", "client", "listener"], "header")?;
