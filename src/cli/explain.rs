@@ -14,7 +14,7 @@ use super::operator::{self, Format, Operator, segment};
 /// Which request.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Args {
-    /// What a client would ask for, such as http://shop.example.com/api/x; or /api/x with -H 'Host: shop.example.com'
+    /// What a client would ask for, such as shop.example.com/api/x; or /api/x with -H 'Host: shop.example.com'
     #[arg(value_name = "URL")]
     url: String,
     /// A field of the request, as 'Name: value'; may be given many times
