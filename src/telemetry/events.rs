@@ -346,7 +346,7 @@ impl Severity {
 
 /// The one line. `tracing` fixes an event's level where it is written, hence three.
 fn log(event: &Event) {
-    let Event { kind, reason, standing, latency_ms, mode, observed, message, .. } = event;
+    let Event { id, kind, reason, standing, latency_ms, mode, observed, message, .. } = event;
     let (kind, route, pool) = (kind.as_str(), event.route.as_deref(), event.pool.as_deref());
     let member = event.member.as_deref();
     let composite = event.composite.as_deref();
@@ -356,16 +356,16 @@ fn log(event: &Event) {
     let (count, in_rotation, total) = (number(event.count), number(event.in_rotation), number(event.total));
     match event.level {
         Severity::Info => tracing::info!(
-            target: super::HEALTH, kind, route, pool, composite, member, count, from, to, reason, detail, standing, window,
-            latency_ms, in_rotation, total, mode, observed, "{message}"
+            target: super::HEALTH, id, kind, route, pool, composite, member, count, from, to, reason, detail, standing,
+            window, latency_ms, in_rotation, total, mode, observed, "{message}"
         ),
         Severity::Warn => tracing::warn!(
-            target: super::HEALTH, kind, route, pool, composite, member, count, from, to, reason, detail, standing, window,
-            latency_ms, in_rotation, total, mode, observed, "{message}"
+            target: super::HEALTH, id, kind, route, pool, composite, member, count, from, to, reason, detail, standing,
+            window, latency_ms, in_rotation, total, mode, observed, "{message}"
         ),
         Severity::Error => tracing::error!(
-            target: super::HEALTH, kind, route, pool, composite, member, count, from, to, reason, detail, standing, window,
-            latency_ms, in_rotation, total, mode, observed, "{message}"
+            target: super::HEALTH, id, kind, route, pool, composite, member, count, from, to, reason, detail, standing,
+            window, latency_ms, in_rotation, total, mode, observed, "{message}"
         ),
     }
 }

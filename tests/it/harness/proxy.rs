@@ -209,9 +209,24 @@ impl Proxy {
         eventually(&format!("pool web is {mode}"), || self.pool("web")["mode"] == mode);
     }
 
-    /// A place in the event log: what follows it is new.
+    /// A place in the event log: what follows it is new. What the API shows already has its line before it, though lines
+    /// come a moment later than what they tell of.
+    #[track_caller]
     pub fn mark(&self) -> usize {
+        if let Some(id) = self.last_event() {
+            eventually("the log has the events so far", || {
+                let lines = self.log();
+                lines.iter().rev().any(|line| line.text("target") == "health" && line.json["id"].as_u64() >= Some(id))
+            });
+        }
         self.process.stderr.len()
+    }
+
+    /// The id of the latest event, where there is one and the API tells whoever asks.
+    fn last_event(&self) -> Option<u64> {
+        let reply = client::try_request(self.admin?, "GET", "/api/v1/events?limit=1", &["Host: localhost"], "").ok()?;
+        let shown = (reply.status == 200).then(|| reply.json())?;
+        shown["last_id"].as_u64().filter(|id| *id > 0)
     }
 
     /// Every line on stderr so far.
