@@ -59,6 +59,8 @@ pub struct Tally {
     pub failures: Vec<String>,
     /// When a request was sent, and how long until its answer was whole.
     pub took: Vec<(Instant, Duration)>,
+    /// Complete answers of 200 whose body does not carry the target that was asked for, as nginx's does here.
+    pub strange: usize,
     /// Connections that were to be kept and that the proxy closed: with an answer, or later.
     pub closed: usize,
 }
@@ -97,6 +99,7 @@ impl Tally {
         other.statuses.into_iter().for_each(|(status, count)| *self.statuses.entry(status).or_default() += count);
         self.failures.extend(other.failures);
         self.took.extend(other.took);
+        self.strange += other.strange;
         self.closed += other.closed;
     }
 }
@@ -163,6 +166,14 @@ impl Drop for Paced {
     }
 }
 
+/// A complete answer.
+struct Answered {
+    status: u16,
+    carries_target: bool,
+    /// The proxy wants the connection to end.
+    closes: bool,
+}
+
 /// One client.
 struct Caller {
     address: SocketAddr,
@@ -183,9 +194,10 @@ impl Caller {
             let sent = now();
             tally.closed += usize::from(kept.take_if(|kept: &mut Connection| kept.has_ended()).is_some());
             match self.ask(&mut kept, i) {
-                Ok((status, closed)) => {
+                Ok(Answered { status, carries_target, closes }) => {
                     *tally.statuses.entry(status).or_default() += 1;
-                    tally.closed += usize::from(closed && self.wish.connections == Connections::Kept);
+                    tally.strange += usize::from(status == 200 && !carries_target);
+                    tally.closed += usize::from(closes && self.wish.connections == Connections::Kept);
                     tally.took.push((sent, now() - sent));
                 }
                 Err(reason) => tally.failures.push(reason),
@@ -195,8 +207,7 @@ impl Caller {
         tally
     }
 
-    /// The status of the answer, and whether the proxy wants the connection to end.
-    fn ask(&self, kept: &mut Option<Connection>, i: usize) -> Result<(u16, bool), String> {
+    fn ask(&self, kept: &mut Option<Connection>, i: usize) -> Result<Answered, String> {
         let Wish { method, path, connections, .. } = self.wish;
         let mut connection = match kept.take() {
             Some(connection) => connection,
@@ -216,6 +227,7 @@ impl Caller {
         if !closes {
             *kept = Some(connection);
         }
-        Ok((reply.status, closes))
+        let carries_target = reply.text().ends_with(&format!("{target}\n"));
+        Ok(Answered { status: reply.status, carries_target, closes })
     }
 }

@@ -20,6 +20,8 @@ mod r02_broken;
 mod r03_start;
 mod r05_drain;
 mod r06_kill;
+mod r08_flapping;
+mod r10_bad;
 mod r14_descriptors;
 mod r19_log;
 mod r20_clock;

@@ -178,5 +178,5 @@ fn nginx_is_killed_and_comes_back() {
     nginx.kill();
     assert!(Connection::try_open(address).is_err());
     nginx.start_again();
-    assert_eq!(get(address, "/x").text(), format!("nginx {address}\n"));
+    assert_eq!(get(address, "/x").text(), format!("nginx {address} /x\n"));
 }

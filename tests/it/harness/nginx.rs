@@ -143,7 +143,7 @@ http {{
   log_format who '$status $request_uri \"$http_user_agent\" $server_protocol $connection_requests';
   access_log access.log who;
   client_body_temp_path body; proxy_temp_path proxy; fastcgi_temp_path fastcgi; uwsgi_temp_path uwsgi; scgi_temp_path scgi;
-  server {{ listen {address} {words}; {secrets} location / {{ return 200 'nginx {address}\\n'; }} }}
+  server {{ listen {address} {words}; {secrets} location / {{ return 200 'nginx {address} $request_uri\\n'; }} }}
 }}
 "
     )
