@@ -200,6 +200,8 @@ pub struct Pool {
     pub upstream: Upstream,
     /// When a request is tried again.
     pub retries: Retries,
+    /// What traffic may say of its members.
+    pub passive: Passive,
     /// How long tunnels may last.
     pub tunnels: Tunnels,
     /// `/readyz` waits for it.
@@ -647,6 +649,15 @@ impl Default for Retries {
     fn default() -> Retries {
         Retries { attempts: 2, connect: 3, budget_percent: 20, per_try_timeout: None }
     }
+}
+
+/// What may come of traffic that meets a failing member (health.md §6).
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Passive {
+    /// Nothing: probes alone decide.
+    Off,
+    /// The member is probed at once. The default.
+    Hasten,
 }
 
 /// How long tunnels may last: connections that were switched to another protocol, such as WebSockets.

@@ -10,8 +10,8 @@ use serde_json::{Map, Value, json};
 use super::access_log::{AccessLog, LogFilter, LogFormat, Sink, spell_sample};
 use super::diagnostics::Diagnostics;
 use super::domain::{
-    Action, Alpn, Capacity, Composite, Config, GrpcProbe, HashKey, HttpProbe, Idle, Limits, Listener, Member, Pool,
-    Probe, ProbeKind, ProbeMethod, Publish, Queue, Remediation, Resolver, Retries, Service, Tls, Tunnels, Upstream,
+    Action, Alpn, Capacity, Composite, Config, GrpcProbe, HashKey, HttpProbe, Idle, Limits, Listener, Member, Passive,
+    Pool, Probe, ProbeKind, ProbeMethod, Publish, Queue, Remediation, Resolver, Retries, Service, Tls, Tunnels, Upstream,
     UpstreamHost, Webhook,
 };
 use super::probe::ANY;
@@ -185,6 +185,7 @@ fn pool(pool: &Pool) -> Value {
         ("probe", Some(pool.probe.as_ref().map_or(json!("off"), |p| probe(p, &pool.rules)))),
         ("upstream", Some(upstream(&pool.upstream))),
         ("retries", Some(retries(pool.retries))),
+        ("passive", Some(passive(pool.passive))),
         ("tunnels", Some(tunnels(pool.tunnels))),
         ("deadline", pool.deadline.map(span)),
         // Every key is written out, but for what only this one says.
@@ -305,6 +306,13 @@ fn publish(publish: &Publish) -> Value {
         ("host", host_text(host).map(|host| json!(host))),
         ("listener", listener.as_ref().map(|listener| json!(escape(listener)))),
     ])
+}
+
+fn passive(passive: Passive) -> Value {
+    match passive {
+        Passive::Off => json!("off"),
+        Passive::Hasten => json!("hasten"),
+    }
 }
 
 fn queue(queue: Queue) -> Value {

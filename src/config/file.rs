@@ -12,7 +12,7 @@ use serde::Deserialize;
 
 use super::access_log::{LogFormat, Sample};
 use super::address::{Address, NameServer};
-use super::domain::{Alpn, HashKey, ProbeMethod};
+use super::domain::{Alpn, HashKey, Passive, ProbeMethod};
 use super::preset::Preset;
 use super::proof::Unquoted;
 use super::spelling::{Bytes, Share, Spelled, Statuses, Text, Written};
@@ -133,6 +133,7 @@ pub(super) struct PoolKeys {
     pub(super) probe: Option<Or<ProbeWord, ProbeKeys>>,
     pub(super) upstream: Option<UpstreamKeys>,
     pub(super) retries: Option<RetryKeys>,
+    pub(super) passive: Written<Passive>,
     pub(super) tunnels: Option<TunnelKeys>,
     pub(super) deadline: Written<Duration>,
     pub(super) required: Written<bool>,

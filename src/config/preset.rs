@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use super::domain::{Idle, ProbeMethod};
+use super::domain::{Idle, Passive, ProbeMethod};
 use super::spelling::{Spelling, word};
 use super::words::DEFAULT_SENSITIVITY;
 use crate::balance::Policy;
@@ -58,6 +58,7 @@ pub(super) struct Base {
     pub(super) judge: Judge,
     pub(super) max_unhealthy_percent: u8,
     pub(super) balance: Policy,
+    pub(super) passive: Passive,
 }
 
 /// The judges where none, or only one of its numbers, is written.
@@ -79,6 +80,7 @@ impl Base {
                 judge: Judge::Window { size: WINDOW.0, required: WINDOW.1 },
                 max_unhealthy_percent: 50,
                 balance: Policy::RoundRobin,
+                passive: Passive::Hasten,
             },
             Some(Preset::AppService) => Base {
                 method: ProbeMethod::Get,
@@ -92,6 +94,7 @@ impl Base {
                 judge: Judge::Consecutive { failures: 10, passes: 1 },
                 max_unhealthy_percent: 50,
                 balance: Policy::RoundRobin,
+                passive: Passive::Off,
             },
             Some(Preset::FrontDoor) => Base {
                 method: ProbeMethod::Head,
@@ -105,6 +108,7 @@ impl Base {
                 judge: Judge::Window { size: 4, required: 3 },
                 max_unhealthy_percent: 100,
                 balance: Policy::Fastest { sensitivity: DEFAULT_SENSITIVITY },
+                passive: Passive::Off,
             },
             Some(Preset::ApplicationGateway) => Base {
                 method: ProbeMethod::Get,
@@ -118,6 +122,7 @@ impl Base {
                 judge: Judge::Consecutive { failures: 3, passes: 1 },
                 max_unhealthy_percent: 100,
                 balance: Policy::RoundRobin,
+                passive: Passive::Off,
             },
         }
     }

@@ -8,7 +8,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-use super::domain::{Alpn, HashKey, ProbeMethod};
+use super::domain::{Alpn, HashKey, Passive, ProbeMethod};
 use super::probe::is_token_byte;
 use super::spelling::{Spelled, Spelling, Text, shown, word};
 use crate::balance::Policy;
@@ -69,6 +69,19 @@ impl Spelling for ProbeWord {
             "http" => Err("an http probe needs a path; write `{ path: /healthz }`".to_owned()),
             "http2" | "h2" => Err("an http probe needs a path; write `{ path: /healthz, http2: true }`".to_owned()),
             _ => word(text, &[("off", ProbeWord::Off), ("tcp", ProbeWord::Tcp), ("grpc", ProbeWord::Grpc)]),
+        }
+    }
+}
+
+/// `passive: off` and `passive: hasten`.
+impl Spelling for Passive {
+    const EXPECTED: &'static str = "`off` or `hasten`";
+
+    fn read(text: &str) -> Result<Passive, String> {
+        match text {
+            "false" | "no" | "none" => Err(format!("`{text}` is not known here; write `off`")),
+            "true" | "on" | "yes" => Err(format!("`{text}` is not known here; write `hasten`")),
+            _ => word(text, &[("off", Passive::Off), ("hasten", Passive::Hasten)]),
         }
     }
 }

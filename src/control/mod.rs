@@ -29,14 +29,14 @@ pub use update::{Few, keep_up};
 
 use crate::clock;
 use crate::composite::Composites;
-use crate::config::{Config, Probe, Problem};
+use crate::config::{Config, Passive, Probe, Problem};
 use crate::diagnostics::Diagnostics;
 use crate::discovery::Desk;
 use crate::failover::Switchboard;
 use crate::health::{Admin, MemberId, Mode};
 use crate::listener::Traffic;
 use crate::pool::{Audience, Member, Pool};
-use crate::probe::{Allowance, Check, Idle, Prober, Recipe, Report, Taping, Target};
+use crate::probe::{Allowance, Check, Haste, Idle, Prober, Recipe, Report, Taping, Target};
 use crate::remediate::Remediator;
 use crate::snapshot::{Found, Located, Served, Snapshot};
 use crate::state_dir::StateDirError;
@@ -384,6 +384,7 @@ impl Control {
         following.errands.drain(..).for_each(|errand| errand.abort());
         following.errands.extend(alarm(&snapshot));
         following.errands.extend(self.wakers(&snapshot));
+        following.errands.extend(self.attendants(&snapshot));
         following.errands.push(tokio::spawn(fail_back(self.switchboard.clone())).abort_handle());
         self.remediator.wake();
     }
@@ -399,6 +400,26 @@ impl Control {
             }
             Some(heard.pace)
         })
+    }
+
+    /// One task for each pool whose traffic may call for probes: it has them made.
+    fn attendants(&self, snapshot: &Snapshot) -> Vec<AbortHandle> {
+        let listens = |pool: &&Arc<Served>| pool.config.passive != Passive::Off && pool.config.probe.is_some();
+        let attend = async |pool: Arc<Pool>, prober: Arc<Prober>| loop {
+            for member in pool.take_doubted() {
+                match prober.hasten(pool.name(), member.id()) {
+                    Some(Haste::Made { next }) => {
+                        member.tally().probe_is_hastened();
+                        member.rest_until(next);
+                    }
+                    Some(Haste::TooSoon { before }) => member.rest_until(before),
+                    None => {}
+                }
+            }
+            pool.calls().await;
+        };
+        let pools = snapshot.pools.values().filter(listens).map(|pool| pool.live.clone());
+        pools.map(|pool| tokio::spawn(attend(pool, self.prober.clone())).abort_handle()).collect()
     }
 
     /// One task for each pool that is probed more rarely while nobody uses it: it has the pool probed when somebody does.

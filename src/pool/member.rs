@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
+use super::calls::Doubt;
 use super::hall::{Hall, PackedCapacity, requests};
 use super::seats::Seats;
 use super::tally::MemberTally;
@@ -57,6 +58,7 @@ struct Aside {
     is_removed: AtomicBool,
     removal: Notify,
     tally: MemberTally,
+    doubt: Doubt,
 }
 
 impl Member {
@@ -161,6 +163,11 @@ impl Member {
     /// What it has been through.
     pub fn tally(&self) -> &MemberTally {
         &self.aside.tally
+    }
+
+    /// What traffic thinks of it.
+    pub(super) fn doubt(&self) -> &Doubt {
+        &self.aside.doubt
     }
 
     /// Whether anything of it goes on.

@@ -9,6 +9,7 @@
 mod audience;
 mod board;
 mod budget;
+mod calls;
 #[cfg(test)]
 mod full;
 mod hall;
@@ -48,6 +49,7 @@ pub use tally::{MemberTally, PoolTally};
 pub use usage::Usage;
 
 use board::{Board, in_effect, wanted};
+use calls::Calls;
 use hall::{Entry, Hall};
 use roster::Gate;
 
@@ -71,6 +73,7 @@ pub struct Pool {
     budget: Budget,
     usage: Usage,
     tally: PoolTally,
+    calls: Calls,
     audience: Arc<Audience>,
 }
 

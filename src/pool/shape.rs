@@ -13,6 +13,7 @@ use arc_swap::ArcSwap;
 use tokio::sync::Notify;
 
 use super::board::{Board, in_effect, wanted};
+use super::calls::Calls;
 use super::hall::{Hall, Limits};
 use super::{Audience, Budget, Member, Pool, PoolTally, Roster, Usage};
 use crate::balance::{Policy, Rings, Seat};
@@ -84,6 +85,7 @@ impl Pool {
             budget: Budget::new(budget_percent),
             usage: Usage::new(now),
             tally: PoolTally::new(),
+            calls: Calls::default(),
             audience,
         }
     }

@@ -61,6 +61,7 @@ pub struct MemberTally {
     /// By reason, and one more for none.
     failures: Rare<{ Reason::ALL.len() + 1 }>,
     resets: AtomicU64,
+    hastened: AtomicU64,
 }
 
 impl MemberTally {
@@ -78,6 +79,16 @@ impl MemberTally {
             AttemptResult::Ok => self.attempts_ok.load(Relaxed),
             other => self.attempts.read(other as usize),
         }
+    }
+
+    /// A probe of it was asked for, since traffic had met it failing.
+    pub fn probe_is_hastened(&self) {
+        self.hastened.fetch_add(1, Relaxed);
+    }
+
+    /// Probes that were asked for so.
+    pub fn hastened(&self) -> u64 {
+        self.hastened.load(Relaxed)
     }
 
     pub(super) fn probe_ends(&self, outcome: Outcome) {

@@ -35,7 +35,7 @@ mod tests;
 pub use ceiling::{Demand, Stretch};
 pub use check::{Asked, Check, CheckError, Exchange, Recipe, Secured, Tracks};
 pub use counters::Counters;
-pub use prober::Prober;
+pub use prober::{Haste, Prober};
 pub use session::Kept;
 pub use shelf::Allowance;
 pub use target::{Idle, Listed, Report, Taping, Target};

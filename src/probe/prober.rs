@@ -39,6 +39,21 @@ pub struct Prober {
     offset: f64,
 }
 
+/// What came of the wish to hasten a probe.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Haste {
+    /// One was asked for.
+    Made {
+        /// When another one can be.
+        next: Duration,
+    },
+    /// The last one was less than an interval ago.
+    TooSoon {
+        /// When another one can be.
+        before: Duration,
+    },
+}
+
 impl Prober {
     /// A prober that follows nobody yet; at most `places` probes are in flight at once, and no more than are allowed.
     pub fn start(places: usize, allowance: Allowance) -> io::Result<Prober> {
@@ -146,19 +161,17 @@ impl Prober {
     }
 
     /// Like [`Prober::probe_now`], for evidence that may come with every request: at most once per member and interval
-    /// (health.md §6). True: a probe was asked for.
-    pub fn hasten(&self, pool: &str, member: MemberId) -> bool {
+    /// (health.md §6). `None`: nobody follows it.
+    pub fn hasten(&self, pool: &str, member: MemberId) -> Option<Haste> {
         let (now, member) = (clock::monotonic(), (pool.into(), member));
         let mut posts = self.posts();
-        let Some(interval) = posts.of(&member).and_then(|post| post.interval_of(&member)) else {
-            return false;
-        };
-        if posts.hastened.get(&member).is_some_and(|&at| now < at + interval) {
-            return false;
+        let interval = posts.of(&member)?.interval_of(&member)?;
+        if let Some(at) = posts.hastened.get(&member).filter(|at| now < **at + interval) {
+            return Some(Haste::TooSoon { before: *at + interval });
         }
-        posts.of(&member).into_iter().for_each(|post| post.now.notify_one());
+        posts.of(&member)?.now.notify_one();
         posts.hastened.insert(member, now);
-        true
+        Some(Haste::Made { next: now + interval })
     }
 
     /// When the next probe of a member starts, in monotonic time.

@@ -9,11 +9,13 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::blame::Fault;
+use super::evidence::{self, Evidence};
 use super::pick::{self, Picked};
 use super::refusal::Refusal;
 use super::retry::Spent;
 use crate::clock;
 use crate::composite::Door;
+use crate::config::Passive;
 use crate::health::{MemberId, Window};
 use crate::listener::{Connection, InFlight, Terms};
 use crate::pool::{InUse, Lease};
@@ -298,6 +300,18 @@ impl Ctx {
         if let Some(attempt) = self.attempts.last_mut() {
             attempt.status = Some(status);
             attempt.ttfb = Some(now.saturating_sub(self.attempt_began));
+        }
+        if let Some(lease) = &self.lease {
+            self.testify(now, lease, evidence::of_answer(status));
+        }
+    }
+
+    /// Tells the pool what the attempt that has `lease` says of its member.
+    pub fn testify(&self, now: Duration, lease: &Lease, evidence: Evidence) {
+        let Some(pool) = self.pool.as_ref().filter(|pool| pool.config.passive != Passive::Off) else { return };
+        match evidence {
+            Evidence::Failure(_) => pool.live.doubt(now, lease.member()),
+            Evidence::Success | Evidence::Nothing => {}
         }
     }
 

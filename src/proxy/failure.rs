@@ -7,8 +7,10 @@ use pingora::{Error, ErrorSource, ErrorType, RetryType};
 
 use super::blame::{self, Blame, Fault, Stage};
 use super::ctx::Ctx;
+use super::evidence::{self, Came};
 use super::refusal::Refusal;
 use super::retry::{self, Next, Replay};
+use crate::clock;
 use crate::listener::Cut;
 use crate::telemetry::AttemptResult;
 
@@ -103,7 +105,14 @@ fn judge(ctx: &Ctx, error: &Error, stage: Stage) -> Fault {
 }
 
 fn settle(ctx: &mut Ctx, mut error: Box<Error>, fault: Fault, replay: Replay, bytes: u64) -> Box<Error> {
-    let lease = ctx.attempt_ended(fault.result, bytes);
+    let came = match replay.idle_race {
+        _ if ctx.attempt_has_answer() => Came::ToAnswer,
+        true => Came::ToIdleRace,
+        false => Came::Short,
+    };
+    let now = clock::monotonic();
+    let lease = ctx.attempt_ended_at(now, fault.result, bytes);
+    lease.iter().for_each(|lease| ctx.testify(now, lease, evidence::of_failure(fault, came)));
     let next = match &ctx.pool {
         Some(pool) => {
             let budget = || pool.live.budget().spend();

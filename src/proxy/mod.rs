@@ -4,9 +4,9 @@
 //! route; [`authority`], [`framing`] and [`nominations`] say what is well formed), [`key`] (what it goes by), [`pick`] (a member, or a wait for one), [`peer`], [`connector`] and [`dial`] (how
 //! Pingora is told to reach it), [`headers`] (what goes up and what comes down), [`upgrade`] (who may have another protocol,
 //! and [`member_end`] the stream to a member for it), [`failure`] (what follows a failed attempt: [`blame`] says whose fault it
-//! was, [`retry`] whether to try again), [`refusal`] and [`published`] (answers of our own), [`ctx`] (what a request knows of itself),
-//! [`line`](mod@line) (what the log will say of it). [`foresee`](mod@foresee) goes the same steps for a request that nobody
-//! has sent.
+//! was, [`evidence`] what an attempt says of its member, [`retry`] whether to try again), [`refusal`] and [`published`] (answers
+//! of our own), [`ctx`] (what a request knows of itself), [`line`](mod@line) (what the log will say of it).
+//! [`foresee`](mod@foresee) goes the same steps for a request that nobody has sent.
 //!
 //! Not here: who is healthy (`pool`), sockets (`listener`), how an answer is framed (Pingora).
 
@@ -16,6 +16,7 @@ pub(crate) mod blame;
 mod connector;
 mod ctx;
 mod dial;
+mod evidence;
 mod failure;
 mod follow;
 mod foresee;

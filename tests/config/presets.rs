@@ -1,11 +1,11 @@
 //! "The presets in one table" (product.md), row by row, read off what a bare pool of that preset means.
 //!
-//! Of the row "gates/slow start/passive: none" only the gates are tested: for the others there are no keys yet.
+//! Of the row "gates, slow start: none" only the gates are tested: for the other there is no key yet.
 
 use std::time::Duration;
 
 use pulsegate::balance::Policy;
-use pulsegate::config::{HttpProbe, Idle, Pool, Probe, ProbeKind, ProbeMethod};
+use pulsegate::config::{HttpProbe, Idle, Passive, Pool, Probe, ProbeKind, ProbeMethod};
 use pulsegate::health::{Gates, Initial, Judge, OnAllUnhealthy};
 
 use super::{around, lines, parse, pool};
@@ -177,6 +177,14 @@ fn row_ranges_checked() {
 #[test]
 fn row_gates_none() {
     assert!(all().iter().all(|p| p.rules.gates == Gates::default()));
+}
+
+#[test]
+fn row_passive_off() {
+    assert_eq!(all().map(|p| p.passive), [Passive::Off; 3]);
+    let hastens = pool(&format!("preset: front_door, {MEMBERS}, passive: hasten"));
+    assert_eq!(hastens.passive, Passive::Hasten);
+    assert_eq!(pool(MEMBERS).passive, Passive::Hasten);
 }
 
 #[test]

@@ -72,6 +72,9 @@ pub fn probes(page: &mut Page, pools: &[PoolFacts], now: Duration) {
             }
         }
     });
+    each(page, &metrics::PROBES_HASTENED, pools, |member| {
+        Some(member.live.tally().hastened()).filter(|hastened| *hastened > 0).map(count)
+    });
     each(page, &metrics::PROBE_AGE, pools, |member| member.probe.map(|(_, at)| now.saturating_sub(at).as_secs_f64()));
 }
 

@@ -8,7 +8,7 @@ use super::origin::Step;
 use super::scene::{NEVER, Scene};
 use super::*;
 use crate::health::MemberId;
-use crate::probe::{Idle, Report, Target};
+use crate::probe::{Haste, Idle, Report, Target};
 
 #[test]
 fn a_new_member_is_probed_at_once_and_then_in_its_interval() {
@@ -133,11 +133,13 @@ fn probes_are_hastened_once_per_interval() {
     let origin = scene.healthy();
     scene.prober.follow(vec![scene.target(1, 7, origin.address, NEVER)]);
     scene.report();
-    assert!(scene.prober.hasten("web", MemberId(1)));
+    let made = scene.prober.hasten("web", MemberId(1));
+    let Some(Haste::Made { next }) = made else { panic!("{made:?}") };
     scene.report();
     for _ in 0..100 {
-        assert!(!scene.prober.hasten("web", MemberId(1)));
+        assert_eq!(scene.prober.hasten("web", MemberId(1)), Some(Haste::TooSoon { before: next }));
     }
+    assert_eq!(scene.prober.hasten("web", MemberId(2)), None);
     assert!(scene.prober.probe_now("web", MemberId(1)), "an operator is not held to that");
     scene.report();
     assert_eq!(scene.count(|c| &c.started), 3);

@@ -298,6 +298,12 @@ pub const PROBE_DURATION: Metric = gauge(
 pub const PROBE_AGE: Metric =
     gauge("pulsegate_probe_last_age_seconds", &["pool", "member"], "How long ago the member's last probe ended.");
 
+pub const PROBES_HASTENED: Metric = counter(
+    "pulsegate_probes_hastened_total",
+    &["pool", "member"],
+    "Probes that were made at once, since traffic had met the member failing.",
+);
+
 pub const PROBES_LATE: Metric =
     counter("pulsegate_probes_late_total", &[], "Probes that were due and had to wait for a place.");
 
@@ -444,6 +450,7 @@ pub const ALL: &[Metric] = &[
     PROBES,
     PROBE_DURATION,
     PROBE_AGE,
+    PROBES_HASTENED,
     PROBES_LATE,
     PROBES_IN_FLIGHT,
     PROBE_LATENESS,
