@@ -200,6 +200,8 @@ pub struct Pool {
     pub upstream: Upstream,
     /// When a request is tried again.
     pub retries: Retries,
+    /// Whether requests that wait for a member leave it when it turns unhealthy as unreachable. Default true.
+    pub rescue: bool,
     /// What traffic may say of its members.
     pub passive: Passive,
     /// How long tunnels may last.

@@ -11,8 +11,8 @@ use super::access_log::{AccessLog, LogFilter, LogFormat, Sink, spell_sample};
 use super::diagnostics::Diagnostics;
 use super::domain::{
     Action, Alpn, Capacity, Composite, Config, GrpcProbe, HashKey, HttpProbe, Idle, Limits, Listener, Member, Passive,
-    Pool, Probe, ProbeKind, ProbeMethod, Publish, Queue, Remediation, Resolver, Retries, Service, Tls, Tunnels, Upstream,
-    UpstreamHost, Webhook,
+    Pool, Probe, ProbeKind, ProbeMethod, Publish, Queue, Remediation, Resolver, Retries, Service, Tls, Tunnels,
+    Upstream, UpstreamHost, Webhook,
 };
 use super::probe::ANY;
 use super::proof::{Proof, Secret};
@@ -186,6 +186,7 @@ fn pool(pool: &Pool) -> Value {
         ("upstream", Some(upstream(&pool.upstream))),
         ("retries", Some(retries(pool.retries))),
         ("passive", Some(passive(pool.passive))),
+        ("rescue", Some(json!(pool.rescue))),
         ("tunnels", Some(tunnels(pool.tunnels))),
         ("deadline", pool.deadline.map(span)),
         // Every key is written out, but for what only this one says.

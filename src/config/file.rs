@@ -134,6 +134,7 @@ pub(super) struct PoolKeys {
     pub(super) upstream: Option<UpstreamKeys>,
     pub(super) retries: Option<RetryKeys>,
     pub(super) passive: Written<Passive>,
+    pub(super) rescue: Written<bool>,
     pub(super) tunnels: Option<TunnelKeys>,
     pub(super) deadline: Written<Duration>,
     pub(super) required: Written<bool>,

@@ -31,7 +31,7 @@ pub(super) fn reword(message: &str, path: &[Step]) -> Complaint {
 /// Keys of the sketch that are still to come, by where they are written.
 const LATER: &[(&str, &[&str])] = &[
     ("listeners[]", &["redirect_https", "tls", "protocols", "proxy_protocol"]),
-    ("pools.*", &["slow_start", "drain", "rescue", "sticky"]),
+    ("pools.*", &["slow_start", "drain", "sticky"]),
     ("pools.*.balance", &["peak_ewma"]),
     ("pools.*.upstream", &["http2"]),
     ("routes[]", &["strip_prefix"]),

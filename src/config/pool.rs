@@ -41,6 +41,7 @@ pub(super) fn pool(name: &str, keys: &PoolKeys, memory: Duration, mut read: Read
         balance,
         hash_key,
         retries: keys.retries.as_ref().map_or_else(Retries::default, |r| retries(r, read.under("retries"))),
+        rescue: keys.rescue.is_none_or(|Spelled(rescue)| rescue),
         passive: keys.passive.map_or(base.passive, |Spelled(passive)| passive),
         tunnels: keys.tunnels.as_ref().map_or_else(Tunnels::default, |t| tunnels(t, read.under("tunnels"))),
         required: keys.required.is_some_and(|Spelled(required)| required),

@@ -402,10 +402,11 @@ impl Control {
         })
     }
 
-    /// One task for each pool whose traffic may call for probes: it has them made.
+    /// One task for each pool whose traffic may call for probes, or may be called away: it sees to both.
     fn attendants(&self, snapshot: &Snapshot) -> Vec<AbortHandle> {
-        let listens = |pool: &&Arc<Served>| pool.config.passive != Passive::Off && pool.config.probe.is_some();
-        let attend = async |pool: Arc<Pool>, prober: Arc<Prober>| loop {
+        let listens = |pool: &&Arc<Served>| pool.config.passive != Passive::Off || pool.config.rescue;
+        let attend = async |pool: Arc<Pool>, prober: Arc<Prober>, traffic: Arc<Traffic>| loop {
+            pool.take_fallen().iter().for_each(|member| traffic.call_away(member));
             for member in pool.take_doubted() {
                 match prober.hasten(pool.name(), member.id()) {
                     Some(Haste::Made { next }) => {
@@ -419,7 +420,7 @@ impl Control {
             pool.calls().await;
         };
         let pools = snapshot.pools.values().filter(listens).map(|pool| pool.live.clone());
-        pools.map(|pool| tokio::spawn(attend(pool, self.prober.clone())).abort_handle()).collect()
+        pools.map(|pool| tokio::spawn(attend(pool, self.prober.clone(), self.traffic.clone())).abort_handle()).collect()
     }
 
     /// One task for each pool that is probed more rarely while nobody uses it: it has the pool probed when somebody does.

@@ -183,7 +183,7 @@ impl Member {
     }
 
     /// The worst class of what makes it unhealthy; `None` where no fail did (`initial: unhealthy`).
-    pub(super) fn class(&self) -> Option<Class> {
+    pub fn class(&self) -> Option<Class> {
         self.cause.map(Reason::class)
     }
 

@@ -1,10 +1,12 @@
 //! The accept loop, and the life of one connection.
 
+use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::task::Poll;
 use std::time::Duration;
 
 use pingora::apps::HttpServerApp;
@@ -98,6 +100,7 @@ fn admit<A: HttpServerApp + Send + Sync + 'static>(
     let id = lobby.traffic.next_connection.fetch_add(1, Relaxed) + 1;
     let connection = Connection::new(id, client, listening.clone(), visit.counts.clone(), clock::monotonic());
     let connection = Arc::new(connection);
+    let visit = visit.of(&connection);
     tokio::spawn(CONNECTION.scope(connection.clone(), serve(visit, connection, stream)));
 }
 
@@ -118,6 +121,11 @@ async fn serve<A: HttpServerApp + Send + Sync + 'static>(
     let last_call = visit.lobby.last_call.clone();
     let mut heard = pin!(last_call.heard());
     last_call::listen(heard.as_mut()).await;
+    poll_fn(|cx| {
+        connection.wait().is_of(cx.waker());
+        Poll::Ready(())
+    })
+    .await;
     let limits = connection.listening().limits();
     let conduit = Conduit::new(stream, connection.clone(), last_call.clone());
     let mut session = ServerSession::new_http1(Box::new(conduit));
@@ -147,6 +155,7 @@ struct Visit<A> {
     lobby: Arc<Lobby<A>>,
     listening: Arc<Listening>,
     counts: Arc<ListenerCounts>,
+    guest: Option<u64>,
 }
 
 impl<A> Visit<A> {
@@ -155,12 +164,20 @@ impl<A> Visit<A> {
         listening.connections.fetch_add(1, Relaxed);
         let counts = listening.counts.load_full();
         counts.open.fetch_add(1, Relaxed);
-        Visit { lobby, listening, counts }
+        Visit { lobby, listening, counts, guest: None }
+    }
+
+    /// Of this connection, which can be found for as long.
+    fn of(mut self, connection: &Arc<Connection>) -> Visit<A> {
+        self.lobby.traffic.guests.come(connection);
+        self.guest = Some(connection.id());
+        self
     }
 }
 
 impl<A> Drop for Visit<A> {
     fn drop(&mut self) {
+        self.guest.into_iter().for_each(|id| self.lobby.traffic.guests.go(id));
         self.counts.open.fetch_sub(1, Relaxed);
         self.listening.connections.fetch_sub(1, Relaxed);
         self.lobby.traffic.connections.fetch_sub(1, Relaxed);

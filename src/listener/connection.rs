@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 
-use super::Listening;
 use super::tunnel::{Terms, Tunnel};
+use super::{Listening, Wait};
 use crate::clock;
 use crate::telemetry::metrics::ListenerCounts;
 
@@ -94,6 +94,8 @@ pub enum Cut {
     TunnelDrained,
     /// The client left while nobody read from it.
     Left,
+    /// The member that was waited for does not answer, as is known by now.
+    CalledAway,
 }
 
 /// One client connection.
@@ -135,6 +137,7 @@ pub struct Connection {
     /// Bytes of a write to the client that is done in part.
     part_written: AtomicU64,
     tunnel: Tunnel,
+    wait: Wait,
 }
 
 impl Connection {
@@ -170,6 +173,7 @@ impl Connection {
             last_word: OnceLock::new(),
             part_written: AtomicU64::new(0),
             tunnel: Tunnel::default(),
+            wait: Wait::default(),
         }
     }
 
@@ -219,6 +223,7 @@ impl Connection {
             6 => Cut::TunnelIdle,
             7 => Cut::TunnelDrained,
             8 => Cut::Left,
+            9 => Cut::CalledAway,
             _ => Cut::None,
         }
     }
@@ -288,7 +293,13 @@ impl Connection {
             Cut::HeaderTimeout => Some(self.answer(REQUEST_TIMEOUT)),
             Cut::HeaderTooLarge => Some(self.answer(HEADER_TOO_LARGE)),
             Cut::Malformed => Some(self.answer(BAD_REQUEST)),
-            Cut::None | Cut::Deadline | Cut::WriteTimeout | Cut::TunnelIdle | Cut::TunnelDrained | Cut::Left => None,
+            Cut::None
+            | Cut::Deadline
+            | Cut::WriteTimeout
+            | Cut::TunnelIdle
+            | Cut::TunnelDrained
+            | Cut::Left
+            | Cut::CalledAway => None,
         }
     }
 
@@ -397,6 +408,11 @@ impl Connection {
     /// Says how much of a write is done; nothing once it is whole.
     pub fn set_part_written(&self, bytes: u64) {
         self.part_written.store(bytes, Relaxed);
+    }
+
+    /// What its request waits for.
+    pub fn wait(&self) -> &Wait {
+        &self.wait
     }
 
     /// What it is as a tunnel.

@@ -16,6 +16,7 @@ mod request_line;
 mod stream;
 mod tunnel;
 mod tunnel_limits;
+mod wait;
 mod whole_target;
 
 use std::net::SocketAddr;
@@ -33,8 +34,12 @@ pub use connection::{CONNECTION, Connection, Cut, Phase};
 pub use last_call::LastCall;
 pub use tunnel::{Switch, Terms, Tunnel, Way};
 pub use tunnel_limits::TunnelLimits;
+pub use wait::Wait;
+
+use wait::Guests;
 
 use crate::config::{self, Limits};
+use crate::pool::Member;
 use crate::telemetry::AccessLog;
 use crate::telemetry::metrics::ListenerCounts;
 
@@ -135,6 +140,7 @@ pub struct Traffic {
     connections: AtomicUsize,
     requests: AtomicUsize,
     next_connection: AtomicU64,
+    guests: Guests,
 }
 
 impl Traffic {
@@ -146,6 +152,11 @@ impl Traffic {
     /// Requests being served.
     pub fn requests(&self) -> usize {
         self.requests.load(Relaxed)
+    }
+
+    /// Calls every request away that waits for `member`. It looks through all connections.
+    pub fn call_away(&self, member: &Arc<Member>) {
+        self.guests.call_away(member);
     }
 
     /// Counts one request on `connection` until the guard is dropped.

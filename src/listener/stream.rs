@@ -218,6 +218,10 @@ impl Conduit {
     /// stays in the kernel: Pingora would take one byte of it and never look at the stream again, and with it would go
     /// the deadline and the news that the client has left.
     fn poll_watch(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.connection.wait().is_called_away() {
+            self.connection.cut_short(Cut::CalledAway);
+            return Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "called away")));
+        }
         let mut byte = [0];
         match self.io.poll_peek(cx, &mut ReadBuf::new(&mut byte)) {
             Poll::Ready(Ok(0)) => Poll::Ready(Ok(())),

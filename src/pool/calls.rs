@@ -1,10 +1,11 @@
-//! What a pool asks of others: that a member be probed now, since traffic has met it failing.
+//! What a pool asks of others: that a member be probed now, since traffic has met it failing, and that requests leave one
+//! that no longer answers.
 //!
 //! Evidence may come with every request, so a member is called for once, by an atomic, until somebody has looked into it.
 //! Not here: what is evidence (`proxy`), how often a probe may be hastened (`probe`), who looks (`control`).
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -15,6 +16,8 @@ use super::{Member, Pool};
 #[derive(Debug, Default)]
 pub(super) struct Calls {
     stirred: Notify,
+    /// Members that requests are to leave; each is there once.
+    fallen: Mutex<Vec<Arc<Member>>>,
 }
 
 /// Of a member: whether traffic doubts it.
@@ -45,6 +48,23 @@ impl Pool {
         let roster = self.roster();
         let doubted = roster.members().iter().filter(|member| member.doubt().is_called_for.swap(false, Relaxed));
         doubted.cloned().collect()
+    }
+
+    /// Requests are to leave this member.
+    pub(super) fn call_away_from(&self, member: &Arc<Member>) {
+        let mut fallen = self.calls.fallen.lock().unwrap_or_else(PoisonError::into_inner);
+        // Nobody looks where rescue is off: who has left the pool is not to stay for that.
+        fallen.retain(|other| !other.is_removed());
+        if !fallen.iter().any(|other| Arc::ptr_eq(other, member)) {
+            fallen.push(member.clone());
+        }
+        drop(fallen);
+        self.calls.stirred.notify_one();
+    }
+
+    /// The members that requests are to leave since this was asked last.
+    pub fn take_fallen(&self) -> Vec<Arc<Member>> {
+        std::mem::take(&mut *self.calls.fallen.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Resolves when there may be someone to take; at once where there was since the last time.

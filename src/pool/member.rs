@@ -1,7 +1,10 @@
 //! The live part of a member: what requests and the log read of it without a lock.
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{
+    AtomicBool, AtomicU32, AtomicU64,
+    Ordering::{Relaxed, SeqCst},
+};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -59,6 +62,7 @@ struct Aside {
     removal: Notify,
     tally: MemberTally,
     doubt: Doubt,
+    has_fallen: AtomicBool,
 }
 
 impl Member {
@@ -163,6 +167,16 @@ impl Member {
     /// What it has been through.
     pub fn tally(&self) -> &MemberTally {
         &self.aside.tally
+    }
+
+    /// Whether it is unhealthy as one that does not answer.
+    pub fn has_fallen(&self) -> bool {
+        self.aside.has_fallen.load(SeqCst)
+    }
+
+    /// Says whether it is.
+    pub(super) fn set_fallen(&self, fallen: bool) {
+        self.aside.has_fallen.store(fallen, SeqCst);
     }
 
     /// What traffic thinks of it.

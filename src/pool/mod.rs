@@ -55,7 +55,7 @@ use roster::Gate;
 
 use crate::balance::Policy;
 use crate::config::Capacity;
-use crate::health::{Admin, Change, MemberId, Pace, PoolHealth, Sample, Verdict};
+use crate::health::{Admin, Change, Class, MemberId, Pace, PoolHealth, Sample, Verdict};
 use crate::telemetry::{Event, Kind};
 
 /// Requests that may wait for a first verdict at once; one too many is refused (health.md §2).
@@ -320,7 +320,13 @@ impl Pool {
             Change::Fallback { entered: true } => self.tally.falls_back(),
             Change::Verdict { member, to, .. } => {
                 let Some(index) = board.health.index_of(member) else { return };
-                board.members[index].tally().verdict_becomes(to, board.health.members()[index].cause());
+                let (judged, live) = (&board.health.members()[index], &board.members[index]);
+                live.tally().verdict_becomes(to, judged.cause());
+                let falls = to == Verdict::Unhealthy && judged.class() == Some(Class::Unreachable);
+                live.set_fallen(falls);
+                if falls {
+                    self.call_away_from(live);
+                }
             }
             _ => {}
         }

@@ -76,7 +76,8 @@ pub fn judge(error: &Error, stage: Stage, cut: Cut) -> Fault {
         | Cut::Malformed
         | Cut::TunnelIdle
         | Cut::TunnelDrained
-        | Cut::Left => {}
+        | Cut::Left
+        | Cut::CalledAway => {}
     }
     match (error.esource(), stage) {
         (ErrorSource::Downstream, _) => client(error.etype(), stage),

@@ -12,11 +12,11 @@ use super::blame::Fault;
 use super::evidence::{self, Evidence};
 use super::pick::{self, Picked};
 use super::refusal::Refusal;
-use super::retry::Spent;
+use super::retry::{RESCUES, Spent};
 use crate::clock;
 use crate::composite::Door;
 use crate::config::Passive;
-use crate::health::{MemberId, Window};
+use crate::health::{MemberId, Standing, Window};
 use crate::listener::{Connection, InFlight, Terms};
 use crate::pool::{InUse, Lease};
 use crate::snapshot::{Served, Snapshot};
@@ -35,6 +35,15 @@ pub enum Answer {
     Begun,
     /// It made the connection a tunnel.
     Tunnel,
+}
+
+/// Whether a request may be sent again after it was sent once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Again {
+    /// It is idempotent, and all of its body is kept.
+    May,
+    /// It may not.
+    MayNot,
 }
 
 /// What one request knows of itself.
@@ -250,6 +259,24 @@ impl Ctx {
         self.lease = Some(picked.lease);
     }
 
+    /// The attempt waits for its answer, and can be called away from its member where it can go elsewhere: a request that may
+    /// be sent `again`, whole, as often as the pool retries at all.
+    pub fn awaits_rescue(&self, again: Again) {
+        let (Some(pool), Some(lease)) = (&self.pool, &self.lease) else { return };
+        let may = again == Again::May && self.connection.request_is_whole() && !self.asks_for_tunnel;
+        let allowed = pool.config.rescue && pool.config.retries.attempts > 1 && self.spent.rescues < RESCUES;
+        let member = lease.member();
+        if !may || !allowed || !pool.live.roster().has_others(&[member.id()]) {
+            return;
+        }
+        let wait = self.connection.wait();
+        wait.begins(member);
+        // It may have fallen between the pick and now. Who was picked in spite of that is waited for.
+        if lease.standing() == Standing::Healthy && member.has_fallen() {
+            wait.call_away(member);
+        }
+    }
+
     /// Whom the next pick leaves out: those that failed this request. Where they are all there is, one that answered badly
     /// may be asked again (whether to was decided before); one that cannot be dialled may not: nothing changes so fast.
     pub fn avoided(&self) -> &[MemberId] {
@@ -295,6 +322,7 @@ impl Ctx {
 
     /// The attempt's answer has begun: `status` is final.
     pub fn attempt_answered(&mut self, status: u16) {
+        self.connection.wait().ends();
         let now = clock::monotonic();
         self.answer_came = Some(now);
         if let Some(attempt) = self.attempts.last_mut() {
@@ -355,6 +383,7 @@ impl Ctx {
     /// The same for whoever knows that it is `now`.
     pub fn attempt_ended_at(&mut self, now: Duration, result: AttemptResult, bytes: u64) -> Option<Lease> {
         let since = now.saturating_sub(self.attempt_began);
+        self.connection.wait().ends();
         self.link = None;
         let lease = self.lease.take()?;
         lease.member().tally().attempt_ends(result);

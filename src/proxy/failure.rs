@@ -49,6 +49,7 @@ pub fn exchanging(ctx: &mut Ctx, session: &Session, mut error: Box<Error>, reuse
     let idle_race = reused && stale && !ctx.attempt_has_answer();
     let unheard = !reused && !ctx.attempt_has_answer() && blame::refuses_certificate(&error);
     match (idle_race, unheard) {
+        _ if ctx.connection.cut() == Cut::CalledAway => ctx.spent.rescues += 1,
         (true, _) => ctx.spent.races += 1,
         (_, true) => ctx.spent.dials += 1,
         _ => ctx.spent.attempts += 1,
@@ -86,6 +87,12 @@ fn judge(ctx: &Ctx, error: &Error, stage: Stage) -> Fault {
             blame: Blame::Member,
             stage,
             result: AttemptResult::Timeout,
+            refusal: Some(Refusal::UpstreamTimeout),
+        },
+        Cut::CalledAway => Fault {
+            blame: Blame::Member,
+            stage,
+            result: AttemptResult::Rescued,
             refusal: Some(Refusal::UpstreamTimeout),
         },
         cut => blame::judge(error, stage, cut),

@@ -16,7 +16,7 @@ use pingora::proxy::{FailToProxy, ProxyHttp, ProxyWarnLogContext, Session};
 use pingora::upstreams::peer::HttpPeer;
 use pingora::{Error, ErrorType, Result};
 
-use super::ctx::{Answer, Ctx};
+use super::ctx::{Again, Answer, Ctx};
 use super::follow::{self, Trail};
 use super::headers::{self, Hop};
 use super::peer::{self, Connection, Purpose};
@@ -145,7 +145,7 @@ impl ProxyHttp for Hooks {
 
     async fn request_body_filter(
         &self,
-        _session: &mut Session,
+        session: &mut Session,
         body: &mut Option<Bytes>,
         end: bool,
         ctx: &mut Box<Ctx>,
@@ -155,13 +155,16 @@ impl ProxyHttp for Hooks {
             ctx.connection.set_request_whole(true);
             // Until now it was for the client to hurry.
             ctx.limit_attempt(if ctx.answer_has_begun() { Answer::Begun } else { Answer::Awaited });
+            if !ctx.attempt_has_answer() {
+                ctx.awaits_rescue(again(session));
+            }
         }
         Ok(())
     }
 
     async fn connected_to_upstream(
         &self,
-        _session: &mut Session,
+        session: &mut Session,
         reused: bool,
         _peer: &HttpPeer,
         _fd: std::os::fd::RawFd,
@@ -180,6 +183,7 @@ impl ProxyHttp for Hooks {
         if ctx.link_was_given_up {
             return Err(Error::new_up(ErrorType::ConnectionClosed));
         }
+        ctx.awaits_rescue(again(session));
         Ok(())
     }
 
@@ -433,6 +437,12 @@ async fn left(session: &mut Session, connection: &listener::Connection) {
         }
     }
     std::future::pending().await
+}
+
+/// Whether what was sent of the request may be sent once more.
+fn again(session: &Session) -> Again {
+    let kept = !session.as_ref().retry_buffer_truncated();
+    if kept && session.req_header().method.is_idempotent() { Again::May } else { Again::MayNot }
 }
 
 /// Marks the request as refused and makes the error that takes it to `fail_to_proxy`.

@@ -6,6 +6,7 @@
 
 use super::blame::{Blame, Fault, Stage};
 use crate::config::Retries;
+use crate::telemetry::AttemptResult;
 
 /// What is known of the request when an attempt has failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,6 +30,8 @@ pub struct Spent {
     pub dials: u32,
     /// Idle races lost.
     pub races: u32,
+    /// Members left, which turned out not to answer.
+    pub rescues: u32,
 }
 
 /// What to do.
@@ -45,6 +48,9 @@ pub enum Next {
 /// Idle races a request may lose before they count like any other failure: a fresh dial cannot lose one.
 const RACES: u32 = 2;
 
+/// Rescues of one request: whoever waits for the fourth member in a row that turns out dead may as well wait for it.
+pub const RESCUES: u32 = 3;
+
 /// Decides; `budget` takes one retry out of the pool's budget and says whether there was one.
 pub fn decide(fault: Fault, replay: Replay, spent: Spent, limits: Retries, budget: impl FnOnce() -> bool) -> Next {
     if fault.blame != Blame::Member || replay.answer_begun {
@@ -56,6 +62,10 @@ pub fn decide(fault: Fault, replay: Replay, spent: Spent, limits: Retries, budge
     if !replay.idempotent || !replay.whole_body {
         return Next::Stop;
     }
+    if fault.result == AttemptResult::Rescued {
+        // Its load was the others' from the moment the member fell; no budget is to keep requests at a dead one.
+        return if spent.rescues <= RESCUES { Next::Another } else { Next::Stop };
+    }
     if replay.idle_race && spent.races <= RACES {
         return Next::SameAfresh;
     }
@@ -65,7 +75,6 @@ pub fn decide(fault: Fault, replay: Replay, spent: Spent, limits: Retries, budge
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::telemetry::AttemptResult;
 
     const LIMITS: Retries = Retries { attempts: 2, connect: 3, budget_percent: 20, per_try_timeout: None };
     const GET: Replay = Replay { idempotent: true, whole_body: true, answer_begun: false, idle_race: false };
@@ -81,6 +90,8 @@ mod tests {
         let first = Spent { attempts: 1, ..Spent::default() };
         let dialled = |dials| Spent { dials, ..Spent::default() };
         let raced = |races| Spent { races, ..Spent::default() };
+        let rescued = Fault { result: AttemptResult::Rescued, ..reset };
+        let saved = |rescues| Spent { rescues, ..Spent::default() };
         let stale = Replay { idle_race: true, ..GET };
         let rows = [
             ("a refused GET goes elsewhere", refused, GET, dialled(1), true, Next::Another),
@@ -94,7 +105,7 @@ mod tests {
             ("a body that is not kept whole", reset, Replay { whole_body: false, ..GET }, first, true, Next::Stop),
             ("an answer has begun", reset, Replay { answer_begun: true, ..GET }, first, true, Next::Stop),
             ("a stale connection is nobody's fault", reset, stale, raced(1), false, Next::SameAfresh),
-            ("but not for ever", reset, stale, Spent { races: 3, attempts: 2, dials: 0 }, true, Next::Stop),
+            ("but not for ever", reset, stale, Spent { races: 3, attempts: 2, ..Spent::default() }, true, Next::Stop),
             (
                 "a stale POST may have been processed",
                 reset,
@@ -103,6 +114,10 @@ mod tests {
                 true,
                 Next::Stop,
             ),
+            ("a rescued GET goes elsewhere, budget or not", rescued, GET, saved(1), false, Next::Another),
+            ("also after its attempts", rescued, GET, Spent { attempts: 2, ..saved(3) }, false, Next::Another),
+            ("but not for ever", rescued, GET, saved(4), true, Next::Stop),
+            ("a POST that waits stays", rescued, POST, saved(1), true, Next::Stop),
             ("the client left", fault(Blame::Client, Stage::Exchange), GET, first, true, Next::Stop),
             ("we are out of descriptors", fault(Blame::Proxy, Stage::Connect), GET, dialled(1), true, Next::Stop),
         ];

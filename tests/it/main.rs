@@ -47,6 +47,7 @@ mod reload_cases;
 mod reload_file_cases;
 mod reload_report_cases;
 mod remediation_cases;
+mod rescue_cases;
 mod retry_cases;
 mod reuse_cases;
 mod room_cases;

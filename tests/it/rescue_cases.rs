@@ -1,0 +1,216 @@
+//! Requests that wait for a member which turns out not to answer (health.md §6, rescue).
+
+use crate::harness::client::{Connection, Reply};
+use crate::harness::nginx::Nginx;
+use crate::harness::proxy::{Proxy, config_of};
+use crate::harness::{Answer, Gate, Load, Origin, Step, When, eventually};
+
+/// Nobody but a rescue ends the wait for a member within the patience of a case; two fails are enough.
+const KEYS: &str = "probe: { path: /healthz, interval: 200ms, fast_interval: 100ms, timeout: 100ms, \
+                    consecutive: { failures: 2, passes: 2 } }\nupstream: { read_timeout: 10m }\nretries: { budget: 0% }";
+
+/// Two members; what asks for `/held` waits at the first, and is answered `stays` once the gate opens. The second answers
+/// `good`.
+struct Scene {
+    held: Origin,
+    good: Origin,
+    gate: Gate,
+    proxy: Proxy,
+}
+
+impl Scene {
+    fn new(more: &str) -> Scene {
+        let (held, good, gate) = (Origin::start(), Origin::start(), Gate::new());
+        held.when(When::path("/held"), Answer::status(200).body("stays").held_by(&gate));
+        good.answer(Answer::status(200).body("good"));
+        let proxy = Proxy::start(&config_of(&[held.to_string(), good.to_string()], &format!("{KEYS}\n{more}")));
+        proxy.await_all_healthy();
+        Scene { held, good, gate, proxy }
+    }
+
+    /// Two requests in turn, one of which waits at the first member by now.
+    fn two_sent(&self, request: &str) -> [Connection; 2] {
+        let clients = [(); 2].map(|()| {
+            let mut client = self.proxy.connect();
+            client.send(request);
+            client
+        });
+        eventually("one waits at the first member", || self.gate.waiting() == 1);
+        clients
+    }
+
+    /// Probes of the first member find nobody from now on, until it is out.
+    fn stops_answering_probes(&self) {
+        self.held.when(When::probe(), Answer::hang());
+        self.proxy.await_standing(&self.held, "ejected");
+    }
+
+    /// What both are answered, in the order of the alphabet, when the gate opens once the member is out.
+    fn answers(&self, mut clients: [Connection; 2]) -> Vec<String> {
+        self.stops_answering_probes();
+        // Whoever was not rescued by its fall is not any more.
+        self.gate.open();
+        let mut bodies: Vec<_> = clients.iter_mut().map(|client| client.reply()).map(body).collect();
+        bodies.sort_unstable();
+        bodies
+    }
+
+    fn rescued(&self) -> usize {
+        let is_rescued = |attempt: &serde_json::Value| attempt["result"] == "rescued";
+        self.proxy.access_log().iter().flat_map(|line| line.attempts().to_vec()).filter(is_rescued).count()
+    }
+}
+
+fn body(reply: Reply) -> String {
+    assert_eq!((reply.status, reply.complete), (200, true), "{}", reply.text());
+    reply.text()
+}
+
+const GET: &str = "GET /held HTTP/1.1\r\nHost: a\r\n\r\n";
+
+#[test]
+fn get_that_waits_for_a_member_that_falls_is_answered_by_another_at_once() {
+    let scene = Scene::new("");
+    let mut clients = scene.two_sent(GET);
+    scene.stops_answering_probes();
+    // The gate is shut: only the other member can have answered.
+    for client in &mut clients {
+        let reply = client.reply();
+        assert_eq!((reply.status, reply.text().as_str()), (200, "good"));
+        assert_eq!(client.get("/next").status, 200, "the client's connection goes on");
+    }
+    let line = scene.proxy.await_access("the rescued one", |line| line.attempts().len() == 2);
+    assert_eq!(line.tried(), [scene.held.address(), scene.good.address()], "{}", line.raw);
+    let results: Vec<_> = line.attempts().iter().map(|attempt| attempt["result"].as_str()).collect();
+    assert_eq!(results, [Some("rescued"), Some("ok")], "{}", line.raw);
+    assert!(line.has(&[("outcome", "ok"), ("reason", "-")]), "{}", line.raw);
+    assert_eq!(line.json["lb"]["reason"], "retry", "{}", line.raw);
+    let text = scene.proxy.admin_get("/metrics").text();
+    assert!(text.contains("pulsegate_retries_total{pool=\"web\",reason=\"rescued\"} 1"), "{text}");
+    scene.gate.open();
+}
+
+#[test]
+fn small_body_goes_to_the_other_member_whole() {
+    let scene = Scene::new("");
+    let mut clients = scene.two_sent("PUT /held HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody");
+    scene.stops_answering_probes();
+    clients.iter_mut().for_each(|client| assert_eq!(client.reply().text(), "good"));
+    assert!(scene.good.traffic().iter().all(|seen| seen.body == b"body" && seen.complete));
+    assert_eq!(scene.good.traffic_count(), 2);
+    scene.gate.open();
+}
+
+#[test]
+fn what_must_not_be_sent_twice_stays_where_it_is() {
+    let large = "x".repeat(100_000);
+    let requests = [
+        "POST /held HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nonce".to_owned(),
+        format!("PUT /held HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n{large}", large.len()),
+    ];
+    for request in requests {
+        let scene = Scene::new("");
+        let clients = scene.two_sent(&request);
+        assert_eq!(scene.answers(clients), ["good", "stays"], "{}", &request[..4]);
+        assert_eq!((scene.held.traffic_count(), scene.good.traffic_count()), (1, 1));
+    }
+}
+
+#[test]
+fn it_can_be_switched_off_and_is_without_retries() {
+    for keys in ["rescue: false", "retries: { attempts: 1 }"] {
+        let scene = if keys.starts_with("retries") {
+            let (held, good, gate) = (Origin::start(), Origin::start(), Gate::new());
+            held.when(When::path("/held"), Answer::status(200).body("stays").held_by(&gate));
+            good.answer(Answer::status(200).body("good"));
+            let all = KEYS.replace("retries: { budget: 0% }", keys);
+            let proxy = Proxy::start(&config_of(&[held.to_string(), good.to_string()], &all));
+            proxy.await_all_healthy();
+            Scene { held, good, gate, proxy }
+        } else {
+            Scene::new(keys)
+        };
+        let clients = scene.two_sent(GET);
+        assert_eq!(scene.answers(clients), ["good", "stays"], "{keys}");
+        assert_eq!(scene.rescued(), 0, "{keys}");
+    }
+}
+
+#[test]
+fn member_that_answers_wrongly_still_answers() {
+    let scene = Scene::new("");
+    let mut clients = scene.two_sent(GET);
+    scene.held.when(When::probe(), Answer::status(500));
+    scene.proxy.await_standing(&scene.held, "ejected");
+    scene.gate.open();
+    let mut bodies: Vec<_> = clients.iter_mut().map(|client| client.reply()).map(body).collect();
+    bodies.sort_unstable();
+    assert_eq!(bodies, ["good", "stays"]);
+}
+
+#[test]
+fn answer_that_has_begun_is_not_begun_again() {
+    let scene = Scene::new("");
+    let gate = Gate::new();
+    let steps = vec![Step::Hold(gate.clone()), Step::Bytes(b"rest".to_vec())];
+    scene.held.when(When::path("/begun"), Answer::status(200).field("Content-Length: 4").steps(steps));
+    let mut clients = [(); 2].map(|()| {
+        let mut client = scene.proxy.connect();
+        client.send("GET /begun HTTP/1.1\r\nHost: a\r\n\r\n");
+        assert_eq!(client.head().expect("a header").status, 200);
+        client
+    });
+    scene.stops_answering_probes();
+    gate.open();
+    let mut bodies: Vec<_> = clients.iter_mut().map(|client| client.take(4)).collect();
+    bodies.sort_unstable();
+    assert_eq!(bodies, ["good", "rest"]);
+}
+
+#[test]
+fn nobody_is_called_away_where_there_is_nowhere_to_go() {
+    let (held, gate) = (Origin::start(), Gate::new());
+    held.when(When::path("/held"), Answer::status(200).body("stays").held_by(&gate));
+    let proxy = Proxy::start(&config_of(&[held.to_string()], KEYS));
+    proxy.await_all_healthy();
+    let mut client = proxy.connect();
+    client.send(GET);
+    eventually("it waits", || gate.waiting() == 1);
+    held.when(When::probe(), Answer::hang());
+    proxy.await_mode("fallback");
+    gate.open();
+    assert_eq!(client.reply().text(), "stays");
+    assert_eq!(held.traffic_count(), 1);
+}
+
+#[test]
+fn one_that_falls_while_its_request_is_elsewhere_disturbs_nobody() {
+    let scene = Scene::new("");
+    scene.stops_answering_probes();
+    let mut client = scene.proxy.connect();
+    (0..50).for_each(|i| assert_eq!(client.get(&format!("/{i}")).text(), "good"));
+    assert_eq!(scene.rescued(), 0);
+}
+
+/// Experiment R7 in short: one of three freezes under load, and no GET is lost for it, though nobody gives up on a read.
+#[test]
+fn frozen_member_under_load_costs_no_get() {
+    let (frozen, good, other) = (Nginx::start(), Origin::start(), Origin::start());
+    let members =
+        [frozen.address(), good.to_string(), other.to_string()].map(|m| format!("\"{}\"", m.trim_matches('"')));
+    let proxy = Proxy::start(&config_of(&members, KEYS));
+    proxy.await_all_healthy();
+    let load = Load::start(proxy.address(), 12, "/load");
+    load.await_each(5);
+    let mark = proxy.mark();
+    frozen.signal("STOP");
+    let event = proxy.await_event(mark, &[("member", &frozen.address()), ("to", "unhealthy")]);
+    assert_eq!(event.text("reason"), "timeout", "{}", event.raw);
+    // Everyone has been answered since: nobody waits for it any more.
+    load.await_each(5);
+    load.finish().assert_all_ok();
+    frozen.signal("CONT");
+    let rescued = |line: &crate::harness::Line| line.attempts().iter().any(|attempt| attempt["result"] == "rescued");
+    let line = proxy.await_access("one that was rescued", rescued);
+    assert!(line.has(&[("outcome", "ok")]), "{}", line.raw);
+}
