@@ -1,6 +1,7 @@
 //! What an experiment found: a table to read, and a failure where a number is not what it must be.
 
 use std::fmt::Display;
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use crate::load::Tally;
@@ -86,10 +87,11 @@ impl Figures {
         self.row(what, value, &wanted, holds || !judged);
     }
 
-    /// What the slowest hundredth takes at least: until `fault`, and from then on. By as many times as requests that go past the
-    /// proxy take longer then, it is the machine, which has the load, the members and what makes the fault to run as well.
-    pub fn slowest(&mut self, when: &str, load: &Tally, past: &Tally, [began, fault, over]: [Instant; 3]) {
-        let p99 = |tally: &Tally| (tally.percentile(99, began, fault), tally.percentile(99, fault, over));
+    /// What the slowest hundredth takes at least: while it is `quiet`, and `since` the fault. By as many times as requests that go
+    /// past the proxy take longer then, it is the machine, which has the load, the members and what makes the fault to run as
+    /// well.
+    pub fn slowest(&mut self, when: &str, load: &Tally, past: &Tally, [quiet, since]: [Range<Instant>; 2]) {
+        let p99 = |tally: &Tally| (tally.percentile(99, &quiet), tally.percentile(99, &since));
         let ((quiet, then), (past_quiet, past_then)) = (p99(load), p99(past));
         let slower = (past_then.as_secs_f64() / past_quiet.as_secs_f64().max(f64::EPSILON)).max(1.0);
         let found = format!("{}, {}; past the proxy {}, {}", ms(quiet), ms(then), ms(past_quiet), ms(past_then));

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::thread::{self, JoinHandle};
@@ -87,9 +88,9 @@ impl Tally {
     }
 
     /// That of which so many of a hundred took no longer, of those sent within this time.
-    pub fn percentile(&self, percent: usize, from: Instant, to: Instant) -> Duration {
+    pub fn percentile(&self, percent: usize, when: &Range<Instant>) -> Duration {
         let mut took: Vec<Duration> =
-            self.took.iter().filter(|(sent, _)| (from..to).contains(sent)).map(|(_, took)| *took).collect();
+            self.took.iter().filter(|(sent, _)| when.contains(sent)).map(|(_, took)| *took).collect();
         took.sort_unstable();
         took.get((took.len() * percent / 100).min(took.len().saturating_sub(1))).copied().unwrap_or_default()
     }

@@ -17,6 +17,8 @@ pub struct Logged {
     pub reasons: BTreeMap<String, usize>,
     /// Attempts that reached a member, by its address.
     pub sent: BTreeMap<String, usize>,
+    /// Attempts that were called away from their member.
+    pub rescued: usize,
     /// Lines of which a time is below zero.
     pub negative: usize,
     /// Lines that are no JSON.
@@ -58,6 +60,7 @@ impl Logged {
         let mut times = vec![&line["duration_ms"], &line["ttfb_ms"], &line["lb"]["waited_ms"]];
         for attempt in line["attempts"].as_array().map_or(&[][..], Vec::as_slice) {
             times.extend([&attempt["connect_ms"], &attempt["ttfb_ms"], &attempt["duration_ms"]]);
+            self.rescued += usize::from(attempt["result"] == "rescued");
             if attempt["result"] != "connect_failed" {
                 let member = attempt["member"].as_str().unwrap_or_default();
                 *self.sent.entry(member.to_owned()).or_default() += 1;

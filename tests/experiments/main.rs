@@ -20,6 +20,7 @@ mod r02_broken;
 mod r03_start;
 mod r05_drain;
 mod r06_kill;
+mod r07_freeze;
 mod r08_flapping;
 mod r10_bad;
 mod r14_descriptors;

@@ -126,7 +126,7 @@ fn reloads(way: Way, title: &'static str) {
         "1 s",
         latest <= Duration::from_secs(1),
     );
-    figures.slowest("quiet, while reloading", &kept, &past, [quiet, busy, over]);
+    figures.slowest("quiet, while reloading", &kept, &past, [quiet..busy, busy..over]);
     figures.finish();
 }
 

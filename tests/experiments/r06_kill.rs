@@ -1,15 +1,13 @@
 //! R6: one of four members is killed under load, and started again.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::figures::{Figures, Scale, ms};
-use crate::harness::nginx::Nginx;
 use crate::harness::proxy::{Proxy, config_of};
 use crate::harness::wait::{now, pause};
 use crate::load::{Connections, Paced, Wish};
 use crate::logged::Logged;
-use crate::site::{LogFile, PROBE, members, quoted, reached, sample};
+use crate::site::{LogFile, PROBE, members, quoted, reached, sample, twice};
 
 /// One request at a time each, so that as many can be in flight.
 const CLIENTS: usize = 8;
@@ -76,12 +74,4 @@ fn r6_one_of_four_is_killed() {
     figures.judged("restart → back, at most", ms(back), "3 s", back <= Duration::from_secs(3));
     figures.must("exit code", format!("{exit:?}"), "0", exit == Some(0));
     figures.finish();
-}
-
-/// Targets that any member has in its log more than once.
-fn twice(members: &[Nginx], path: &str) -> usize {
-    let mut count: BTreeMap<String, usize> = BTreeMap::new();
-    let targets = members.iter().flat_map(Nginx::targets).filter(|target| target.starts_with(path));
-    targets.for_each(|target| *count.entry(target).or_default() += 1);
-    count.values().filter(|count| **count > 1).count()
 }

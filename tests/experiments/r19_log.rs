@@ -71,7 +71,7 @@ impl Stage {
         figures.told("requests", tally.total());
         figures.must("failed", format!("{}: {}", tally.failed(), tally.reasons()), "0", tally.failed() == 0);
         figures.same("client, members", tally.total(), reached(&nginx, "/load/"));
-        figures.slowest("before, since", &tally, &past, [began, fault, over]);
+        figures.slowest("before, since", &tally, &past, [began..fault, fault..over]);
         figures.must("exit code", format!("{exit:?}"), "0", exit == Some(0));
         (proxy, tally, lost, figures)
     }
@@ -222,7 +222,7 @@ fn r19_fifo_has_no_reader() {
         let requests = tally.took.iter().filter(|(sent, _)| (from..to).contains(sent)).count();
         let micros = (after - before) as f64 * 10_000.0 / requests.max(1) as f64;
         let most = *reading.get_or_insert(micros) * 1.5;
-        let p99 = ms(tally.percentile(99, from, to));
+        let p99 = ms(tally.percentile(99, &(from..to)));
         let found = format!("{micros:.0} µs of processor a request, p99 {p99}");
         figures.judged(phase, found, &format!("≤ {most:.0} µs"), micros <= most);
     }

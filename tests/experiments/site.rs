@@ -1,5 +1,6 @@
 //! What the experiments stand on: members that are real processes, a log in a file, and what the kernel says of the proxy.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -28,6 +29,14 @@ pub fn quoted(members: &[Nginx]) -> Vec<String> {
 pub fn reached(members: &[Nginx], path: &str) -> usize {
     let below = |member: &Nginx| member.targets().iter().filter(|target| target.starts_with(path)).count();
     members.iter().map(below).sum()
+}
+
+/// Targets that any member has in its log more than once.
+pub fn twice(members: &[Nginx], path: &str) -> usize {
+    let mut count: BTreeMap<String, usize> = BTreeMap::new();
+    let targets = members.iter().flat_map(Nginx::targets).filter(|target| target.starts_with(path));
+    targets.for_each(|target| *count.entry(target).or_default() += 1);
+    count.values().filter(|count| **count > 1).count()
 }
 
 /// A folder for an access log.
