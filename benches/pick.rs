@@ -7,14 +7,17 @@ use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
-use pulsegate::balance::{Balancer, Candidate, Policy, Ring, Rings, Seat};
+use pulsegate::balance::{Balancer, Candidate, Form, Memory, Peak, Policy, Ring, Rings, Seat};
 
-const POLICIES: [(&str, Policy); 4] = [
+const POLICIES: [(&str, Policy); 5] = [
     ("round_robin", Policy::RoundRobin),
     ("least_requests", Policy::LeastRequests { choices: 2 }),
     ("random", Policy::Random),
     ("fastest", Policy::Fastest { sensitivity: Duration::from_millis(50) }),
+    ("peak_ewma", Policy::PeakEwma(MEMORY)),
 ];
+
+const MEMORY: Memory = Memory { decay: Duration::from_secs(10), sensitivity: Duration::from_millis(50) };
 
 type Weight = fn(usize) -> u32;
 
@@ -95,12 +98,21 @@ fn bench_build(criterion: &mut Criterion, name: &str, policy: &Policy, candidate
 fn bench_pick(criterion: &mut Criterion, name: &str, balancer: &Balancer) {
     let turn = AtomicUsize::new(scramble(3) as usize);
     let loads: Vec<u32> = (0..balancer.candidates().len()).map(|index| (scramble(index as u64) % 5) as u32).collect();
+    // As a member keeps it, and some time later, so that reading it costs what it does in a pool.
+    let peak =
+        |index: u64| Peak::NONE.answered(Duration::ZERO, Duration::from_micros(scramble(index) % 200_000), MEMORY);
+    let peaks: Vec<u64> = (0..loads.len() as u64).map(|index| peak(index).to_bits()).collect();
+    let as_of = MEMORY.as_of(Duration::from_secs(1));
+    let form = |index: usize| Form::of(Peak::from_bits(peaks[index]), Some(3_000.0), 0.0, as_of);
     for (kind, tried) in [("first", &[][..]), ("retry", &[3, 7])] {
         let mut draw = 1;
         criterion.bench_function(&format!("pick_{kind}/{name}"), |bencher| {
             bencher.iter(|| {
                 draw = scramble(draw);
-                balancer.pick(&turn, draw, |index| loads[index], black_box(tried))
+                match balancer.goes_by_form() {
+                    true => balancer.pick_by_form(&turn, draw, form, black_box(tried)),
+                    false => balancer.pick(&turn, draw, |index| loads[index], black_box(tried)),
+                }
             });
         });
     }

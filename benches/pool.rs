@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use pulsegate::balance::Policy;
+use pulsegate::balance::{Memory, Policy};
 use pulsegate::health::{Admin, Initial, Judge, Key, MemberId, Reason, Rules, Sample, Spec};
 use pulsegate::pool::{Audience, Limits, Pick, Plan, Pool};
 
@@ -16,11 +16,12 @@ const MEMBERS: u32 = 10_000;
 const NOW: Duration = Duration::from_secs(1);
 
 /// As the benches name them.
-const POLICIES: [(&str, Policy); 6] = [
+const POLICIES: [(&str, Policy); 7] = [
     ("round_robin", Policy::RoundRobin),
     ("least_requests", Policy::LeastRequests { choices: 2 }),
     ("random", Policy::Random),
     ("fastest", Policy::Fastest { sensitivity: Duration::from_millis(50) }),
+    ("peak_ewma", Policy::PeakEwma(Memory { decay: Duration::from_secs(10), sensitivity: Duration::from_millis(50) })),
     ("consistent_hash", Policy::ConsistentHash { bounded_load_percent: None }),
     ("consistent_hash, bounded", Policy::ConsistentHash { bounded_load_percent: Some(125) }),
 ];

@@ -8,20 +8,23 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
-use pulsegate::balance::{Balancer, Candidate, Policy, Rings, Seat};
+use pulsegate::balance::{Balancer, Candidate, Form, Memory, Policy, Rings, Seat};
 use pulsegate::config::{self, Capacity};
 use pulsegate::health::{Admin, Initial, Judge, Key, MemberId, Reason, Rules, Sample, Spec};
-use pulsegate::pool::{Lease, Limits, Pick, Plan, Pool};
+use pulsegate::pool::{Answer, Lease, Limits, Pick, Plan, Pool};
 
 const SIZES: [u32; 2] = [10, 10_000];
 
-fn policies() -> [Policy; 7] {
+const MEMORY: Memory = Memory { decay: Duration::from_secs(10), sensitivity: Duration::from_millis(50) };
+
+fn policies() -> [Policy; 8] {
     [
         Policy::RoundRobin,
         Policy::LeastRequests { choices: 2 },
         Policy::LeastRequests { choices: 16 },
         Policy::Random,
         Policy::Fastest { sensitivity: Duration::from_millis(50) },
+        Policy::PeakEwma(MEMORY),
         Policy::ConsistentHash { bounded_load_percent: None },
         Policy::ConsistentHash { bounded_load_percent: Some(125) },
     ]
@@ -45,14 +48,17 @@ fn a_pick_allocates_nothing() {
             let balancer = balancer(&policy, members);
             let turn = AtomicUsize::new(3);
             let load = |index: usize| (index % 5) as u32;
+            let form = |index: usize| Form::new(Some(Duration::from_millis(index as u64 % 200)), 0.0);
             let total = u64::from(members) * 2;
             let most: Vec<usize> = (0..20).collect();
             for tried in [&[][..], &[3, 7], &most[..]] {
                 let picks = || {
                     for draw in 0..200_u64 {
-                        let picked = match balancer.goes_by_key() {
-                            true => balancer.pick_for(&draw.to_le_bytes(), load, || total, tried),
-                            false => balancer.pick(&turn, draw << 48 | draw, load, tried),
+                        let (key, draw) = (draw.to_le_bytes(), draw << 48 | draw);
+                        let picked = match (balancer.goes_by_key(), balancer.goes_by_form()) {
+                            (true, _) => balancer.pick_for(&key, load, || total, tried),
+                            (_, true) => balancer.pick_by_form(&turn, draw, form, tried),
+                            _ => balancer.pick(&turn, draw, load, tried),
                         };
                         assert_eq!(picked.is_none(), tried.len() >= members as usize);
                     }
@@ -112,7 +118,11 @@ fn a_lease_beside_the_sick_allocates_nothing() {
 /// 200 requests, each with a key, one after the other.
 fn leases(pool: &Pool, tried: &[MemberId]) {
     for number in 0..200 {
-        drop(lease(pool, number, tried));
+        pool.tell_time(|| Duration::from_millis(number));
+        let mut lease = lease(pool, number, tried);
+        lease.await_begins(|| Duration::from_millis(number));
+        let answer = if number % 7 == 0 { Answer::Failure } else { Answer::Success };
+        lease.is_answered(Duration::from_millis(2 * number), answer);
     }
 }
 

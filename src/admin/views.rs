@@ -135,6 +135,8 @@ pub struct MemberView {
     since: String,
     /// Median of its last right answers to probes, in milliseconds.
     latency_ms: Option<f64>,
+    /// What its answers to requests took of late, in milliseconds: what `peak_ewma` goes by; null with another policy.
+    peak_ms: Option<f64>,
     /// Requests that it is serving.
     in_flight: u32,
     /// Of those, the ones that became tunnels.
@@ -291,6 +293,7 @@ impl MemberView {
             streak: member.streak(),
             since: time_of(member.since()),
             latency_ms: member.latency().map(millis),
+            peak_ms: live.form(clock::monotonic()).and_then(|form| form.peak()).map(millis),
             in_flight: live.in_flight(),
             tunnels: live.tunnels(),
             max_in_flight: live.capacity().max_in_flight,

@@ -9,8 +9,10 @@
 
 mod consistent;
 mod fastest;
+mod form;
 mod least_requests;
 mod outlook;
+mod peak_ewma;
 mod random;
 mod roster;
 mod round_robin;
@@ -24,7 +26,9 @@ use std::time::Duration;
 
 pub use consistent::{Ring, Rings, Seat};
 use fastest::Fastest;
+pub use form::{Answered, AsOf, Form, Memory, Peak, failing_after};
 use least_requests::LeastRequests;
+use peak_ewma::PeakEwma;
 use roster::Roster;
 use round_robin::Order;
 
@@ -45,6 +49,8 @@ pub enum Policy {
         /// How much slower than the fastest still counts as fast. 0: the fastest alone, and who equals it.
         sensitivity: Duration,
     },
+    /// By how fast their answers to requests were of late; those nearly as fast as the fastest share by weight.
+    PeakEwma(Memory),
     /// By a key of the request, on a ring of the members; at random, by weight, for requests that have none.
     ConsistentHash {
         /// Nobody carries more than this percentage of the average, over 100; `None`: no bound.
@@ -98,6 +104,7 @@ enum Way {
     LeastRequests(LeastRequests),
     Random,
     Fastest(Fastest),
+    PeakEwma(PeakEwma),
 }
 
 impl Balancer {
@@ -116,6 +123,7 @@ impl Balancer {
             Policy::LeastRequests { choices } => Way::LeastRequests(LeastRequests::new(*choices, &units)),
             Policy::Random | Policy::ConsistentHash { .. } => Way::Random,
             Policy::Fastest { sensitivity } => Way::Fastest(Fastest::new(*sensitivity, &roster, &units)),
+            Policy::PeakEwma(memory) => Way::PeakEwma(PeakEwma::new(memory.sensitivity, &roster, &units)),
         };
         Balancer { roster, way, hashing: None }
     }
@@ -143,16 +151,45 @@ impl Balancer {
     ///
     /// `None` only when there are no candidates, or all of them are in `tried`.
     pub fn pick(&self, turn: &AtomicUsize, draw: u64, load: impl Fn(usize) -> u32, tried: &[usize]) -> Option<usize> {
+        self.choose(turn, draw, load, |_| Form::default(), tried)
+    }
+
+    /// The same for [`Policy::PeakEwma`]: `form(index)` is how a member does of late.
+    pub fn pick_by_form(
+        &self,
+        turn: &AtomicUsize,
+        draw: u64,
+        form: impl Fn(usize) -> Form,
+        tried: &[usize],
+    ) -> Option<usize> {
+        self.choose(turn, draw, |_| 0, form, tried)
+    }
+
+    fn choose(
+        &self,
+        turn: &AtomicUsize,
+        draw: u64,
+        load: impl Fn(usize) -> u32,
+        form: impl Fn(usize) -> Form,
+        tried: &[usize],
+    ) -> Option<usize> {
         if self.roster.is_empty() {
             return None;
         }
         let place = if tried.is_empty() {
-            self.first(turn, draw, load)
+            match &self.way {
+                Way::RoundRobin(order) => order.next(turn),
+                Way::LeastRequests(way) => way.first(&self.roster, turn, draw, load),
+                Way::Random => self.roster.any(draw),
+                Way::Fastest(way) => way.first(turn),
+                Way::PeakEwma(way) => way.first(&self.roster, turn, draw, form),
+            }
         } else if let Some(mut tried) = self.roster.ranks(tried) {
             match &self.way {
                 Way::RoundRobin(_) | Way::Random => self.roster.other(draw, &tried)?,
                 Way::LeastRequests(way) => way.other(&self.roster, draw, load, &mut tried)?,
                 Way::Fastest(way) => way.other(&self.roster, draw, &tried)?,
+                Way::PeakEwma(way) => way.other(&self.roster, draw, form, &mut tried)?,
             }
         } else {
             self.roster.first_untried(tried)?
@@ -191,6 +228,11 @@ impl Balancer {
         self.hashing.is_some()
     }
 
+    /// Whether it asks how members do of late ([`Balancer::pick_by_form`]).
+    pub fn goes_by_form(&self) -> bool {
+        matches!(self.way, Way::PeakEwma(_))
+    }
+
     /// Whether it asks how many requests all candidates have together.
     pub fn bounds_load(&self) -> bool {
         self.hashing.as_ref().is_some_and(|hashing| hashing.bound.is_some())
@@ -199,15 +241,5 @@ impl Balancer {
     /// Those it picks among, in the order of their index.
     pub fn candidates(&self) -> &[Candidate] {
         self.roster.candidates()
-    }
-
-    /// The place of the first attempt's member; there is at least one candidate.
-    fn first(&self, turn: &AtomicUsize, draw: u64, load: impl Fn(usize) -> u32) -> usize {
-        match &self.way {
-            Way::RoundRobin(order) => order.next(turn),
-            Way::LeastRequests(way) => way.first(&self.roster, turn, draw, load),
-            Way::Random => self.roster.any(draw),
-            Way::Fastest(way) => way.first(turn),
-        }
     }
 }

@@ -7,11 +7,15 @@ use proptest::prelude::*;
 use super::random::again;
 use super::*;
 
-const POLICIES: [Policy; 4] = [
+/// As `peak_ewma` has it by default.
+pub(super) const MEMORY: Memory = Memory { decay: Duration::from_secs(10), sensitivity: Duration::from_millis(50) };
+
+const POLICIES: [Policy; 5] = [
     Policy::RoundRobin,
     Policy::LeastRequests { choices: 2 },
     Policy::Random,
     Policy::Fastest { sensitivity: Duration::from_millis(20) },
+    Policy::PeakEwma(MEMORY),
 ];
 
 /// A healthy member of weight 1.
@@ -223,6 +227,7 @@ fn policy() -> impl Strategy<Value = Policy> {
         any::<u8>().prop_map(|choices| Policy::LeastRequests { choices }),
         Just(Policy::Random),
         (0u64..100).prop_map(|ms| Policy::Fastest { sensitivity: Duration::from_millis(ms) }),
+        Just(Policy::PeakEwma(MEMORY)),
     ]
 }
 

@@ -18,7 +18,7 @@ use super::probe::ANY;
 use super::proof::{Proof, Secret};
 use super::reading::spell_bytes;
 use super::spelling::{spell_duration, spell_range};
-use crate::balance::Policy;
+use crate::balance::{Memory, Policy};
 use crate::health::{Admin, Aggregate, Initial, Judge, OnAllUnhealthy, Rules};
 use crate::route::{Host, Rank, Route};
 
@@ -333,6 +333,9 @@ fn balance(policy: &Policy, hash_key: Option<&HashKey>) -> Value {
         Policy::Random => json!("random"),
         Policy::LeastRequests { choices } => json!({ "least_requests": { "choices": choices } }),
         Policy::Fastest { sensitivity } => json!({ "fastest": { "latency_sensitivity": span(*sensitivity) } }),
+        Policy::PeakEwma(Memory { decay, sensitivity }) => {
+            json!({ "peak_ewma": { "decay": span(*decay), "latency_sensitivity": span(*sensitivity) } })
+        }
     }
 }
 

@@ -218,6 +218,7 @@ pub(super) struct MemberKeys {
 pub(super) struct BalanceKeys {
     pub(super) least_requests: Option<LeastRequestsKeys>,
     pub(super) fastest: Option<FastestKeys>,
+    pub(super) peak_ewma: Option<PeakEwmaKeys>,
     pub(super) consistent_hash: Option<ConsistentHashKeys>,
 }
 
@@ -237,6 +238,13 @@ pub(super) struct ConsistentHashKeys {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields, expecting = "a mapping such as `{ latency_sensitivity: 50ms }`")]
 pub(super) struct FastestKeys {
+    pub(super) latency_sensitivity: Written<Duration>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, expecting = "a mapping such as `{ decay: 10s }`")]
+pub(super) struct PeakEwmaKeys {
+    pub(super) decay: Written<Duration>,
     pub(super) latency_sensitivity: Written<Duration>,
 }
 

@@ -32,7 +32,6 @@ pub(super) fn reword(message: &str, path: &[Step]) -> Complaint {
 const LATER: &[(&str, &[&str])] = &[
     ("listeners[]", &["redirect_https", "tls", "protocols", "proxy_protocol"]),
     ("pools.*", &["slow_start", "drain", "sticky"]),
-    ("pools.*.balance", &["peak_ewma"]),
     ("pools.*.upstream", &["http2"]),
     ("routes[]", &["strip_prefix"]),
 ];
@@ -68,6 +67,7 @@ const ELSEWHERE: &[(&str, &[&str], &str)] = &[
     ("pools.*.each_member", &["queue", "size", "timeout"], "in the pool, as `queue: { size: 100, timeout: 5s }`"),
     ("pools.*.upstream", &["max_in_flight", "max_connections", "queue"], "in the pool, beside `upstream`"),
     ("pools.*", &["latency_sensitivity"], "as `balance: { fastest: { latency_sensitivity: … } }`"),
+    ("pools.*", &["decay"], "as `balance: { peak_ewma: { decay: … } }`"),
     ("pools.*", &["dns_grace", "grace"], "as `grace` under `resolver`, at the top of the file"),
     ("pools.*", &["resolver", "servers_dns"], "at the top of the file"),
     ("pools.*", &["srv", "file"], "under `members`, as in `members: [{ srv: _http._tcp.app.internal }]`"),

@@ -14,12 +14,15 @@ use super::reading::{DAY, Reading, TICK};
 use super::remediation::remediation;
 use super::spelling::{Share, Spelled};
 use super::tls;
-use super::words::{BalanceWord, DEFAULT_CHOICES, DEFAULT_SENSITIVITY, Or};
-use crate::balance::Policy;
+use super::words::{BalanceWord, DEFAULT_CHOICES, DEFAULT_MEMORY, DEFAULT_SENSITIVITY, Or};
+use crate::balance::{Memory, Policy};
 use crate::health::{Aggregate, Initial, OnAllUnhealthy, Rules};
 
 /// Attempts and dials that one request may cause; beyond this retries are a load of their own.
 const MAX_ATTEMPTS: u32 = 10;
+
+/// A peak that falls faster than its clock ticks is none, and one that takes longer keeps members out for good.
+const DECAYS: std::ops::RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(3600);
 
 /// The pool `name` as `keys` describe it; addresses that its names have lost are remembered for `memory`.
 pub(super) fn pool(name: &str, keys: &PoolKeys, memory: Duration, mut read: Reading<'_>) -> Pool {
@@ -120,6 +123,7 @@ fn balance(keys: &PoolKeys, base: &Base, read: &mut Reading<'_>) -> (Policy, Opt
     let named = [
         ("least_requests", written.least_requests.is_some()),
         ("fastest", written.fastest.is_some()),
+        ("peak_ewma", written.peak_ewma.is_some()),
         ("consistent_hash", written.consistent_hash.is_some()),
     ];
     let mut named = named.into_iter().filter(|(_, is_written)| *is_written).map(|(name, _)| name);
@@ -134,6 +138,13 @@ fn balance(keys: &PoolKeys, base: &Base, read: &mut Reading<'_>) -> (Policy, Opt
         let sensitivity =
             at.under("fastest").span("latency_sensitivity", &keys.latency_sensitivity, Duration::ZERO..=DAY);
         (Policy::Fastest { sensitivity: sensitivity.unwrap_or(DEFAULT_SENSITIVITY) }, None)
+    } else if let Some(keys) = &written.peak_ewma {
+        let mut at = at.under("peak_ewma");
+        let decay = at.span("decay", &keys.decay, DECAYS);
+        let sensitivity = at.span("latency_sensitivity", &keys.latency_sensitivity, Duration::ZERO..=DAY);
+        let base = DEFAULT_MEMORY;
+        let (decay, sensitivity) = (decay.unwrap_or(base.decay), sensitivity.unwrap_or(base.sensitivity));
+        (Policy::PeakEwma(Memory { decay, sensitivity }), None)
     } else if let Some(keys) = &written.consistent_hash {
         let bound = at.under("consistent_hash").count("bounded_load_percent", &keys.bounded_load_percent, 101..=1000);
         let key = keys.key.clone().map_or(HashKey::Client, |Spelled(key)| key);

@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer};
 use super::domain::{Alpn, HashKey, Passive, ProbeMethod};
 use super::probe::is_token_byte;
 use super::spelling::{Spelled, Spelling, Text, shown, word};
-use crate::balance::Policy;
+use crate::balance::{Memory, Policy};
 use crate::health::{Admin, Initial, OnAllUnhealthy};
 
 /// The word that switches something off.
@@ -249,11 +249,7 @@ impl Spelling for BalanceWord {
     const EXPECTED: &'static str = "a policy such as `round_robin` or `{ least_requests: { choices: 2 } }`";
 
     fn read(text: &str) -> Result<BalanceWord, String> {
-        let known = "`round_robin`, `least_requests`, `random`, `fastest` or `consistent_hash`";
         match text {
-            "peak_ewma" => {
-                return Err(format!("`{text}` is not supported yet; write {known}"));
-            }
             "ip_hash" | "source" | "client_ip_hash" => {
                 return Err(format!("`{text}` is not known here; write `{{ consistent_hash: {{ key: client }} }}`"));
             }
@@ -269,6 +265,9 @@ impl Spelling for BalanceWord {
                      `{{ consistent_hash: {{ key: client }} }}`"
                 ));
             }
+            "ewma" | "peakewma" | "p2c_ewma" | "least_time" | "least_response_time" | "response_time" => {
+                return Err(format!("`{text}` is not known here; did you mean `peak_ewma`?"));
+            }
             "least_conn" | "leastconn" | "least_connections" | "least_request" | "p2c" => {
                 return Err(format!("`{text}` is not known here; did you mean `least_requests`?"));
             }
@@ -282,6 +281,7 @@ impl Spelling for BalanceWord {
             ("least_requests", Policy::LeastRequests { choices: DEFAULT_CHOICES }),
             ("random", Policy::Random),
             ("fastest", Policy::Fastest { sensitivity: DEFAULT_SENSITIVITY }),
+            ("peak_ewma", Policy::PeakEwma(DEFAULT_MEMORY)),
             ("consistent_hash", Policy::ConsistentHash { bounded_load_percent: None }),
         ];
         word(text, &words).map(BalanceWord)
@@ -321,6 +321,9 @@ impl Spelling for HashKey {
 pub(super) const DEFAULT_CHOICES: u8 = 2;
 /// `latency_sensitivity` where it is not written (health.md §5).
 pub(super) const DEFAULT_SENSITIVITY: std::time::Duration = std::time::Duration::from_millis(50);
+/// `peak_ewma` where nothing of it is written.
+pub(super) const DEFAULT_MEMORY: Memory =
+    Memory { decay: std::time::Duration::from_secs(10), sensitivity: DEFAULT_SENSITIVITY };
 
 /// Fields of a probe, in the order written.
 #[derive(Debug, Clone, Default)]

@@ -5,12 +5,14 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::Notify;
 
 use super::link::Link;
 use super::queue::Queue;
 use super::seats::{Seats, Sum};
+use crate::balance::{Memory, Policy};
 use crate::config::{self, Capacity};
 
 /// What a pool and its members take on at once, and how many wait for room. Default: as much as comes, and nobody waits.
@@ -37,11 +39,43 @@ pub(super) struct Hall {
     /// Connections to all members that have a limit, be it the pool's.
     pub(super) connections: Seats,
     pub(super) queue: Queue,
+    pub(super) memory: LiveMemory,
     /// A connection was closed, or is idle now.
     pub(super) freed: Notify,
     links: Mutex<Vec<Arc<Link>>>,
     /// Requests that found no room, not even after a wait.
     turned_away: AtomicU64,
+}
+
+/// How answers of the past count, where the policy goes by them; and the time for its picks, which read no clock.
+#[derive(Debug, Default)]
+pub(super) struct LiveMemory {
+    /// In microseconds; 0: the policy does not.
+    decay: AtomicU64,
+    sensitivity: AtomicU64,
+    now: AtomicU64,
+}
+
+impl LiveMemory {
+    pub(super) fn set(&self, policy: &Policy) {
+        let Policy::PeakEwma(memory) = policy else { return self.decay.store(0, Relaxed) };
+        self.sensitivity.store(memory.sensitivity.as_micros() as u64, Relaxed);
+        self.decay.store(memory.decay.as_micros() as u64, Relaxed);
+    }
+
+    pub(super) fn read(&self) -> Option<Memory> {
+        let decay = self.decay.load(Relaxed);
+        let sensitivity = || Duration::from_micros(self.sensitivity.load(Relaxed));
+        (decay > 0).then(|| Memory { decay: Duration::from_micros(decay), sensitivity: sensitivity() })
+    }
+
+    pub(super) fn tell_time(&self, now: Duration) {
+        self.now.store(now.as_micros() as u64, Relaxed);
+    }
+
+    pub(super) fn now(&self) -> Duration {
+        Duration::from_micros(self.now.load(Relaxed))
+    }
 }
 
 /// Whether a request may come in.
@@ -64,6 +98,7 @@ impl Hall {
             uncounted: AtomicU32::new(0),
             connections: Seats::unlimited(),
             queue: Queue::new(),
+            memory: LiveMemory::default(),
             freed: Notify::new(),
             links: Mutex::default(),
             turned_away: AtomicU64::new(0),

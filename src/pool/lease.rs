@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
 
 use super::hall::Entry;
 use super::{Headline, Member, Roster};
+use crate::balance::Memory;
 use crate::health::Standing;
 
 /// One request's seat on a member; dropping it gives it back.
@@ -17,6 +19,8 @@ pub struct Lease {
     standing: Standing,
     choice: Choice,
     is_tunnel: bool,
+    /// Since when its answer is awaited, where that counts.
+    awaited_since: Option<Duration>,
     entry: Entry,
 }
 
@@ -29,11 +33,34 @@ pub enum Choice {
     ByKey,
 }
 
+/// What an answer says of how fast its member is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Answer {
+    /// It did what was asked: its time counts.
+    Success,
+    /// It failed: its time counts only where it is long.
+    Failure,
+    /// Nothing: the client asked for what is not there, or for a tunnel.
+    Other,
+}
+
+impl Answer {
+    /// Of an answer with this status (RFC 9110 section 15).
+    pub fn of(status: u16) -> Answer {
+        match status {
+            200..400 => Answer::Success,
+            500.. => Answer::Failure,
+            _ => Answer::Other,
+        }
+    }
+}
+
 impl Lease {
     /// Of a request that came in by `entry` and has a seat on the member at `index`.
     pub(super) fn new(roster: &Roster, index: usize, choice: Choice, entry: Entry) -> Lease {
         let member = roster.members()[index].clone();
-        Lease { member, headline: roster.headline(), standing: roster.standing(index), choice, is_tunnel: false, entry }
+        let (headline, standing) = (roster.headline(), roster.standing(index));
+        Lease { member, headline, standing, choice, is_tunnel: false, awaited_since: None, entry }
     }
 
     /// How it was chosen.
@@ -53,6 +80,50 @@ impl Lease {
         }
     }
 
+    /// All of the request is there: from `now` on, which is asked only where that counts, the member is awaited.
+    pub fn await_begins(&mut self, now: impl FnOnce() -> Duration) {
+        if self.awaited_since.is_none() && self.member.hall.memory.read().is_some() {
+            let now = now();
+            self.member.form.await_begins(now);
+            self.awaited_since = Some(now);
+        }
+    }
+
+    /// The answer's first byte has come at `now`.
+    pub fn is_answered(&mut self, now: Duration, answer: Answer) {
+        if answer == Answer::Failure {
+            self.fails();
+        }
+        let Some((since, memory)) = self.await_ends() else { return };
+        let took = now.saturating_sub(since);
+        match answer {
+            Answer::Success => self.member.form.answers(now, took, memory),
+            Answer::Failure => self.member.form.gives_nothing(now, took, memory),
+            Answer::Other => {}
+        }
+    }
+
+    /// The attempt is over at `now`. If an answer was still awaited, then in vain.
+    pub fn is_over(&mut self, now: Duration) {
+        if let Some((since, memory)) = self.await_ends() {
+            self.member.form.gives_nothing(now, now.saturating_sub(since), memory);
+        }
+    }
+
+    /// The member is to blame for an attempt that failed.
+    pub fn fails(&self) {
+        if self.member.hall.memory.read().is_some() {
+            self.member.form.fails();
+        }
+    }
+
+    /// Since when it was awaited, and how that counts now.
+    fn await_ends(&mut self) -> Option<(Duration, Memory)> {
+        let since = self.awaited_since.take()?;
+        self.member.form.await_ends(since);
+        Some((since, self.member.hall.memory.read()?))
+    }
+
     /// How it stood when it was picked.
     pub fn standing(&self) -> Standing {
         self.standing
@@ -66,6 +137,7 @@ impl Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
+        self.await_ends();
         self.member.leave();
         if self.is_tunnel {
             self.member.tunnel_closes();

@@ -11,9 +11,11 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use super::calls::Doubt;
+use super::form::LiveForm;
 use super::hall::{Hall, PackedCapacity, requests};
 use super::seats::Seats;
 use super::tally::MemberTally;
+use crate::balance::Form;
 use crate::config::Capacity;
 use crate::health::{self, Key, MemberId};
 
@@ -30,6 +32,7 @@ pub struct Member {
     /// Those that were this member before it left the configuration and came back, while anything of theirs goes on.
     before: Option<Box<[Weak<Member>]>>,
     pub(super) hall: Arc<Hall>,
+    pub(super) form: LiveForm,
     id: MemberId,
     key: Key,
     /// `address` as text, for logs: `10.0.0.1:80`, or the name where it has no address.
@@ -81,6 +84,7 @@ impl Member {
             aside: Box::default(),
             in_flight: Seats::unlimited(),
             hall: hall.clone(),
+            form: LiveForm::default(),
             window: AtomicU64::new(0),
             latency_us: AtomicU64::new(NO_LATENCY),
             next_probe_at: Arc::default(),
@@ -226,6 +230,11 @@ impl Member {
             NO_LATENCY => None,
             us => Some(Duration::from_micros(us)),
         }
+    }
+
+    /// How it does of late by its requests, where the policy goes by that.
+    pub fn form(&self, now: Duration) -> Option<Form> {
+        self.hall.memory.read().map(|memory| self.form.at(memory.as_of(now)))
     }
 
     /// Where the prober writes when it will probe next, in microseconds of monotonic time; 0: no probe is planned.

@@ -10,6 +10,7 @@ mod audience;
 mod board;
 mod budget;
 mod calls;
+mod form;
 #[cfg(test)]
 mod full;
 mod hall;
@@ -38,7 +39,7 @@ use tokio::sync::Notify;
 pub use audience::{Audience, Onlooker};
 pub use budget::Budget;
 pub use hall::Limits;
-pub use lease::{Choice, Lease, Waiting};
+pub use lease::{Answer, Choice, Lease, Waiting};
 pub use link::{Berth, Crowded, HangUp, InUse, Link, Manner};
 pub use member::Member;
 pub use outlook::{Foreseen, Outlook, Prospect};
@@ -133,6 +134,13 @@ impl Pool {
     /// The retry budget.
     pub fn budget(&self) -> &Budget {
         &self.budget
+    }
+
+    /// Tells it the time before a pick, where its policy goes by how members do of late; else `now` is not asked.
+    pub fn tell_time(&self, now: impl FnOnce() -> Duration) {
+        if self.hall.memory.read().is_some() {
+            self.hall.memory.tell_time(now());
+        }
     }
 
     /// Picks a member for a request that has tried `tried` already; `key` is what it goes by, where keys count.

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use super::roster::{Gate, LeftOut};
 use super::{Choice, Member, Pool, Roster, WAITERS};
+use crate::health::Standing;
 
 /// A pool as the next request would find it.
 #[derive(Debug)]
@@ -70,14 +71,17 @@ impl Pool {
         let turn = || AtomicUsize::new(self.turn.load(Relaxed));
         let Some(index) = roster.pick_by(Member::has_room, &turn(), || 0, key, &[]) else { return nobody() };
         let candidates = || roster.balancer().candidates().iter().map(|candidate| candidate.index);
-        let with_room: Vec<usize> = candidates().filter(|index| roster.members()[*index].has_room()).collect();
+        let mut with_room: Vec<usize> = candidates().filter(|index| roster.members()[*index].has_room()).collect();
+        if roster.balancer().goes_by_form() && with_room.iter().any(|index| roster.standing(*index) != Standing::Kept) {
+            with_room.retain(|index| roster.standing(*index) != Standing::Kept);
+        }
         let by_key = key.is_some() && roster.goes_by_key();
         let is_determined = match with_room.len() {
             0 | 1 => true,
             // Whoever is full is walked past in the order of the ring, as long as they can be told apart.
             some if by_key => candidates().count() - some <= LeftOut::MOST,
             // After a full one the next is drawn.
-            _ => roster.balancer().is_settled() && roster.pick_beside(&turn(), 0, key, &[]) == Some(index),
+            _ => roster.is_settled(&turn()) && roster.pick_beside(&turn(), 0, key, &[]) == Some(index),
         };
         match is_determined {
             true => Foreseen::Member(index, if by_key { Choice::ByKey } else { Choice::ByPolicy }),
@@ -102,11 +106,13 @@ mod tests {
     use std::time::Duration;
 
     use super::super::tests::{ids, plan, pool};
-    use super::super::{Limits, Pick, Plan};
+    use super::super::{Answer, Limits, Pick, Plan};
     use super::*;
-    use crate::balance::Policy;
+    use crate::balance::{Memory, Policy};
     use crate::config::Capacity;
     use crate::health::Admin;
+
+    const MEMORY: Memory = Memory { decay: Duration::from_secs(1), sensitivity: Duration::from_millis(50) };
 
     fn hash() -> Policy {
         Policy::ConsistentHash { bounded_load_percent: Some(125) }
@@ -135,7 +141,9 @@ mod tests {
     #[test]
     fn what_is_foreseen_is_what_the_next_request_gets_whatever_the_policy_and_the_room() {
         let fastest = Policy::Fastest { sensitivity: Duration::ZERO };
-        let policies = [Policy::RoundRobin, Policy::LeastRequests { choices: 2 }, Policy::Random, fastest, hash()];
+        let peak_ewma = Policy::PeakEwma(MEMORY);
+        let policies =
+            [Policy::RoundRobin, Policy::LeastRequests { choices: 2 }, Policy::Random, fastest, peak_ewma, hash()];
         for policy in policies {
             for members in [1_u8, 3, 12] {
                 let most = Capacity { max_in_flight: Some(3), max_connections: None };
@@ -145,7 +153,16 @@ mod tests {
                 for step in 0..400_u32 {
                     let key = step.to_le_bytes();
                     let key = (step % 3 > 0).then_some(key.as_slice());
+                    pool.tell_time(|| Duration::from_millis(u64::from(step)));
                     agree(&pool, key, &mut held);
+                    if let Some(lease) = held.last_mut().filter(|_| step % 5 > 0) {
+                        // Every fifth one never answers; some members are slow, and some fail.
+                        let slow = lease.member().id().0 % 3 == 0;
+                        let began = u64::from(step).saturating_sub(if slow { 400 } else { 3 });
+                        lease.await_begins(|| Duration::from_millis(began));
+                        let answer = if step % 7 == 0 { Answer::Failure } else { Answer::Success };
+                        lease.is_answered(Duration::from_millis(u64::from(step)), answer);
+                    }
                     let one = everyone[step as usize % everyone.len()];
                     match step % 11 {
                         3 => assert!(pool.administer(Duration::ZERO, one, Admin::Draining)),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
 use super::Member;
-use crate::balance::{Balancer, Candidate, Policy, Rings};
+use crate::balance::{Balancer, Candidate, Form, Policy, Rings};
 use crate::health::{Aggregate, Census, MemberId, Mode, OnAllUnhealthy, Picture, PoolHealth, Standing, State};
 
 /// Who is in the pool, how each one stands, and who may be picked.
@@ -240,10 +240,28 @@ impl Roster {
         out: &[usize],
     ) -> Option<usize> {
         let load = |index: usize| self.members[index].in_flight();
+        if self.balancer.goes_by_form() {
+            return self.balancer.pick_by_form(turn, draw, self.form(), out);
+        }
         match key.filter(|_| self.balancer.goes_by_key()) {
             Some(key) => self.balancer.pick_for(key, load, || self.in_flight(), out),
             None => self.balancer.pick(turn, draw, load, out),
         }
+    }
+
+    /// How each member does of late, as of the time that was told last.
+    fn form(&self) -> impl Fn(usize) -> Form {
+        let known = self.members.first().and_then(|member| {
+            let memory = &member.hall.memory;
+            memory.read().map(|terms| terms.as_of(memory.now()))
+        });
+        // A reload to another policy may have come just before: then nothing is known of anybody.
+        move |index| known.map_or_else(Form::default, |as_of| self.members[index].form.at(as_of))
+    }
+
+    /// Whether no draw has a say in who is picked first, in this turn.
+    pub(super) fn is_settled(&self, turn: &AtomicUsize) -> bool {
+        self.balancer.is_settled(turn, self.form())
     }
 
     /// Requests on all who may be picked, known only where that is asked for.

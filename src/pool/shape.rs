@@ -61,6 +61,7 @@ impl Pool {
         let rings = rings(&policy, &specs, None);
         let health = PoolHealth::new(now, rules, specs);
         let hall = Arc::new(Hall::new(&limits));
+        hall.memory.set(&policy);
         let members: Vec<_> = health.members().iter().map(|m| Arc::new(Member::new(m, &hall, &[]))).collect();
         limit(&members, &limits);
         let roster = Roster::new(&health, &policy, rings.as_deref(), &members);
@@ -105,6 +106,7 @@ impl Pool {
         let moves = moves(present, &board.health);
         let former = board.former();
         self.hall.set(&limits, board.in_flight());
+        self.hall.memory.set(&policy);
         let mut before: HashMap<MemberId, Arc<Member>> = board.members.drain(..).map(|m| (m.id(), m)).collect();
         let mut by_key: HashMap<&health::Key, Vec<&Arc<Member>>> = HashMap::new();
         former.iter().for_each(|member| by_key.entry(member.key()).or_default().push(member));

@@ -18,7 +18,7 @@ use crate::composite::Door;
 use crate::config::Passive;
 use crate::health::{MemberId, Standing, Window};
 use crate::listener::{Connection, InFlight, Terms};
-use crate::pool::{InUse, Lease};
+use crate::pool::{self, InUse, Lease};
 use crate::snapshot::{Served, Snapshot};
 use crate::telemetry::metrics::RouteCounts;
 use crate::telemetry::{AccessLog, Attempt, AttemptResult, Pick};
@@ -256,7 +256,11 @@ impl Ctx {
         self.passed_on = 0;
         self.answer_came = None;
         self.attempt_began = clock::monotonic();
-        self.lease = Some(picked.lease);
+        let mut lease = picked.lease;
+        if self.connection.request_is_whole() {
+            lease.await_begins(|| self.attempt_began);
+        }
+        self.lease = Some(lease);
     }
 
     /// The attempt waits for its answer, and can be called away from its member where it can go elsewhere: a request that may
@@ -325,6 +329,9 @@ impl Ctx {
         self.connection.wait().ends();
         let now = clock::monotonic();
         self.answer_came = Some(now);
+        if let Some(lease) = &mut self.lease {
+            lease.is_answered(now, pool::Answer::of(status));
+        }
         if let Some(attempt) = self.attempts.last_mut() {
             attempt.status = Some(status);
             attempt.ttfb = Some(now.saturating_sub(self.attempt_began));
@@ -385,7 +392,8 @@ impl Ctx {
         let since = now.saturating_sub(self.attempt_began);
         self.connection.wait().ends();
         self.link = None;
-        let lease = self.lease.take()?;
+        let mut lease = self.lease.take()?;
+        lease.is_over(now);
         lease.member().tally().attempt_ends(result);
         if let Some(attempt) = self.attempts.last_mut() {
             attempt.result = result;

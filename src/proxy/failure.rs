@@ -7,7 +7,7 @@ use pingora::{Error, ErrorSource, ErrorType, RetryType};
 
 use super::blame::{self, Blame, Fault, Stage};
 use super::ctx::Ctx;
-use super::evidence::{self, Came};
+use super::evidence::{self, Came, Evidence};
 use super::refusal::Refusal;
 use super::retry::{self, Next, Replay};
 use crate::clock;
@@ -119,7 +119,11 @@ fn settle(ctx: &mut Ctx, mut error: Box<Error>, fault: Fault, replay: Replay, by
     };
     let now = clock::monotonic();
     let lease = ctx.attempt_ended_at(now, fault.result, bytes);
-    lease.iter().for_each(|lease| ctx.testify(now, lease, evidence::of_failure(fault, came)));
+    let said = evidence::of_failure(fault, came);
+    lease.iter().for_each(|lease| ctx.testify(now, lease, said));
+    if let (Evidence::Failure(_), Some(lease)) = (said, &lease) {
+        lease.fails();
+    }
     let next = match &ctx.pool {
         Some(pool) => {
             let budget = || pool.live.budget().spend();

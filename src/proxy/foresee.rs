@@ -13,6 +13,7 @@ use pingora::http::RequestHeader;
 use super::admit::Place;
 use super::refusal::Refusal;
 use super::{admit, key, max_forwards, pick, published};
+use crate::clock;
 use crate::config::Listener;
 use crate::pool::{Choice, Foreseen, Outlook};
 use crate::snapshot::{Served, Snapshot};
@@ -132,6 +133,7 @@ fn led(snapshot: &Snapshot, place: usize, request: &RequestHeader, client: IpAdd
     let rank = way.rank();
     let served = way.stop(rank)?.served.clone();
     let key = served.config.hash_key.as_ref().and_then(|wanted| key::key(wanted, request, client));
+    served.live.tell_time(clock::monotonic);
     let outlook = served.live.foresee(key.as_deref());
     Some(Led { place, rank, served, key, outlook })
 }

@@ -153,6 +153,10 @@ impl ProxyHttp for Hooks {
         ctx.passed_on += body.as_ref().map_or(0, Bytes::len) as u64;
         if end && !ctx.is_tunnel() && !ctx.connection.request_is_whole() {
             ctx.connection.set_request_whole(true);
+            let is_awaited = !ctx.attempt_has_answer();
+            if let Some(lease) = ctx.lease.as_mut().filter(|_| is_awaited) {
+                lease.await_begins(clock::monotonic);
+            }
             // Until now it was for the client to hurry.
             ctx.limit_attempt(if ctx.answer_has_begun() { Answer::Begun } else { Answer::Awaited });
             if !ctx.attempt_has_answer() {

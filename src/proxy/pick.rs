@@ -63,6 +63,7 @@ pub struct Nobody {
 /// Picks a member of `pool`; `None` where that has to be waited for.
 pub fn now(pool: &Pool, wish: Wish<'_>) -> Option<Result<Picked, Nobody>> {
     let waited = Duration::ZERO;
+    pool.tell_time(clock::monotonic);
     match choose(pool.pick(wish.avoided, wish.key)) {
         Answer::Member(lease) => Some(Ok(Picked { lease, waited, queued: Duration::ZERO })),
         Answer::Refuse(refusal) => Some(Err(Nobody { refusal, waited })),
@@ -150,6 +151,7 @@ impl Wait<'_> {
             let mut changed = pin!(pool.changed());
             // From here on a change is not missed.
             changed.as_mut().enable();
+            pool.tell_time(clock::monotonic);
             match choose(pool.pick(self.wish.avoided, self.wish.key)) {
                 Answer::Member(lease) => return Ok(Some(lease)),
                 Answer::Refuse(refusal) => return Err(refusal),
@@ -186,6 +188,7 @@ impl Wait<'_> {
 
     async fn in_turn(&self, place: &Place<'_>) -> Result<Lease, Refusal> {
         loop {
+            self.pool.tell_time(clock::monotonic);
             match place.turn() {
                 Turn::Look => match choose(self.pool.pick_in_turn(place, self.wish.avoided, self.wish.key)) {
                     Answer::Member(lease) => return Ok(lease),

@@ -8,7 +8,7 @@ use super::world::World;
 use super::{Truth, bin_of};
 use crate::config;
 use crate::health::MemberId;
-use crate::pool::{Lease, Pick};
+use crate::pool::{Answer, Lease, Pick};
 use crate::proxy::blame::{Blame, Fault, Stage};
 use crate::proxy::retry::{self, Next, Replay, Spent};
 use crate::telemetry::AttemptResult;
@@ -74,8 +74,14 @@ impl World<'_> {
     /// An attempt of it has ended.
     pub(super) fn attempt_ended(&mut self, place: usize) {
         let request = self.requests.of(place);
-        let Some((lease, end)) = request.under_way.take() else { return };
+        let Some((mut lease, end)) = request.under_way.take() else { return };
         let member = lease.member().id();
+        match end {
+            End::Answer(status) => lease.is_answered(self.now, Answer::of(status)),
+            End::Fault(..) => lease.fails(),
+            End::Deadline => {}
+        }
+        lease.is_over(self.now);
         drop(lease);
         let (stage, result) = match end {
             End::Answer(status) if status < 500 => return self.leave(place, Fate::Answered),
@@ -119,8 +125,10 @@ impl World<'_> {
         let stand = &mut self.stands[request.pool];
         let key = request.key.to_ne_bytes();
         let key = stand.config().hash_key.is_some().then_some(&key[..]);
+        stand.live().tell_time(|| self.now);
         match stand.live().pick(&request.tried, key) {
-            Pick::Member(lease) => {
+            Pick::Member(mut lease) => {
+                lease.await_begins(|| self.now);
                 let config = stand.config();
                 let origin = stand.origin(lease.member().id());
                 let (reply, took) = origin.reply(self.now);

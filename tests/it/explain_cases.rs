@@ -339,3 +339,29 @@ fn agrees(said: &Value, line: &Line) -> usize {
         (_, false) => 5,
     }
 }
+
+#[test]
+fn by_the_latency_of_requests_the_turn_and_what_was_learnt_are_told() {
+    let origins: [Origin; 2] = std::array::from_fn(|_| Origin::start());
+    let proxy = Proxy::of(&origins.each_ref(), "balance: { peak_ewma: { latency_sensitivity: 10s } }");
+    proxy.await_all_healthy();
+    let said = explained(&proxy, "url=http://a.test/");
+    assert!(
+        said["pool"]["because"].as_str().is_some_and(|why| why.contains("slower than the fastest of late")),
+        "{said}"
+    );
+    assert_eq!(said["pool"]["policy"], "peak_ewma");
+    for number in 0..40 {
+        let said = explained(&proxy, "url=http://a.test/");
+        let member = said["member"].as_str().unwrap_or_else(|| panic!("it is settled: {said}")).to_owned();
+        let path = format!("/number{number}");
+        proxy.get(&path);
+        assert_eq!(proxy.access(&path).tried(), [member]);
+    }
+    let said = explained(&proxy, "url=http://a.test/");
+    let chances = origins.each_ref().map(|origin| of(&said, origin)["chance"].as_str().unwrap_or_default().to_owned());
+    for (origin, chance) in origins.iter().zip(chances) {
+        assert_why(&said, origin, &chance, &[" turn: ", " ms of late"]);
+        assert!(of(&said, origin)["peak_ms"].is_number(), "{said}");
+    }
+}

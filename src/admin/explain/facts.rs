@@ -90,13 +90,14 @@ pub fn policy(policy: &Policy) -> &'static str {
         Policy::LeastRequests { .. } => "least_requests",
         Policy::Random => "random",
         Policy::Fastest { .. } => "fastest",
+        Policy::PeakEwma(_) => "peak_ewma",
         Policy::ConsistentHash { .. } => "consistent_hash",
     }
 }
 
 /// The words of `policy`.
 pub fn policies() -> ObjectBuilder {
-    one_of(["round_robin", "least_requests", "random", "fastest", "consistent_hash"])
+    one_of(["round_robin", "least_requests", "random", "fastest", "peak_ewma", "consistent_hash"])
 }
 
 /// The words of `chance`.

@@ -187,6 +187,8 @@ struct MemberWhy {
     max_in_flight: Option<u32>,
     /// Median of its last right answers to probes, in milliseconds.
     latency_ms: Option<f64>,
+    /// What its answers to requests took of late, in milliseconds: what `peak_ewma` goes by; null with another policy.
+    peak_ms: Option<f64>,
     /// What the access log's `lb.reason` would say; null where it is out.
     reason: Option<&'static str>,
 }
@@ -366,6 +368,7 @@ fn members(led: &Led, facts: &Facts, end: &End) -> Vec<MemberWhy> {
             in_flight: live.in_flight(),
             max_in_flight: facts::room(live),
             latency_ms: live.latency().map(millis),
+            peak_ms: live.form(clock::monotonic()).and_then(|form| form.peak()).map(millis),
             reason: prospect.map(|_| proxy::reason(led, index).as_str()),
         }
     };

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::facts::{Facts, Known, room};
 use crate::admin::views::time_of;
-use crate::balance::Policy;
+use crate::balance::{Memory, Policy};
 use crate::clock;
 use crate::config::Listener;
 use crate::health::failover::Ability;
@@ -89,6 +89,10 @@ pub fn pool(led: &Led) -> String {
         (Policy::Fastest { sensitivity }, _) => {
             format!("those within {} of the fastest take turns", duration(*sensitivity))
         }
+        (Policy::PeakEwma(Memory { sensitivity, .. }), _) => format!(
+            "they take turns, and whoever has been more than {} slower than the fastest of late passes most of them on",
+            duration(*sensitivity)
+        ),
         (Policy::ConsistentHash { .. }, Some(_)) => "its hash key says who".to_owned(),
         (Policy::ConsistentHash { .. }, None) => "it has no hash key, so a draw says who".to_owned(),
     };
@@ -144,7 +148,10 @@ pub fn member(led: &Led, facts: &Facts, index: usize, chance: Chance) -> String 
     let why = match chance {
         Chance::Out => return out(led, known, live, standing),
         Chance::Picked => picked(led, live),
-        Chance::Possible => "it is drawn, or another one is".to_owned(),
+        Chance::Possible => match led.served.config.balance {
+            Policy::PeakEwma(_) => format!("it is drawn, or another one is: {}", of_late(live)),
+            _ => "it is drawn, or another one is".to_owned(),
+        },
         Chance::NotNow => not_now(led, index),
     };
     match standing {
@@ -204,6 +211,7 @@ fn picked(led: &Led, live: &Member) -> String {
         Policy::ConsistentHash { .. } => "the hash key leads to it".to_owned(),
         Policy::LeastRequests { .. } => format!("nobody is less loaded: {}", load(live)),
         Policy::Fastest { .. } => "fast enough, and it is its turn".to_owned(),
+        Policy::PeakEwma(_) => format!("fast enough, and it is its turn: {}", of_late(live)),
         Policy::RoundRobin | Policy::Random => "it is its turn".to_owned(),
     }
 }
@@ -225,6 +233,10 @@ fn not_now(led: &Led, index: usize) -> String {
         Policy::LeastRequests { .. } => {
             format!("another one is less loaded, or as little and its turn: {}", load(live))
         }
+        Policy::PeakEwma(_) if roster.standing(index) == Standing::Kept => {
+            "the healthy come first, however fast it fails".to_owned()
+        }
+        Policy::PeakEwma(_) => format!("not its turn: {}", of_late(live)),
         Policy::Fastest { .. } if is_slow && roster.standing(index) == Standing::Kept => {
             "the healthy come first, however fast it fails".to_owned()
         }
@@ -246,6 +258,19 @@ fn slow(led: &Led, live: &Member, sensitivity: Duration) -> String {
             duration(fastest)
         ),
         _ => "slow: without a latency of its own it counts as the slowest".to_owned(),
+    }
+}
+
+/// `12 ms of late`, by its answers to requests.
+fn of_late(live: &Member) -> String {
+    let form = live.form(clock::monotonic()).unwrap_or_default();
+    let failing = match (form.failing() * 100.0).round() {
+        0.0 => String::new(),
+        percent => format!(", {percent} % of its answers fail"),
+    };
+    match form.peak() {
+        Some(peak) => format!("{} of late{failing}", duration(peak)),
+        None => format!("nothing is known yet of how fast it answers{failing}"),
     }
 }
 

@@ -20,7 +20,7 @@ pub fn standings(page: &mut Page, pools: &[PoolFacts]) {
 }
 
 /// What members take on.
-pub fn room(page: &mut Page, pools: &[PoolFacts]) {
+pub fn room(page: &mut Page, pools: &[PoolFacts], now: Duration) {
     each(page, &metrics::MEMBER_IN_FLIGHT, pools, |member| Some(member.live.in_flight().into()));
     each(page, &metrics::MEMBER_MAX_IN_FLIGHT, pools, |member| member.live.capacity().max_in_flight.map(Into::into));
     each(page, &metrics::MEMBER_CONNECTIONS, pools, |member| member.live.connections().map(Into::into));
@@ -28,6 +28,9 @@ pub fn room(page: &mut Page, pools: &[PoolFacts]) {
         member.live.capacity().max_connections.map(Into::into)
     });
     each(page, &metrics::MEMBER_LATENCY, pools, |member| member.live.latency().map(|latency| latency.as_secs_f64()));
+    each(page, &metrics::MEMBER_PEAK, pools, |member| {
+        member.live.form(now).and_then(|form| form.peak()).map(|peak| peak.as_secs_f64())
+    });
 }
 
 /// What their verdicts were.

@@ -91,7 +91,7 @@ fn page(control: &Control) -> String {
     remediation::remediation(&mut page, control, &pools);
     composites::states(&mut page, control.composites().reports().iter().map(AsRef::as_ref));
     members::standings(&mut page, &pools);
-    members::room(&mut page, &pools);
+    members::room(&mut page, &pools, now);
     members::verdicts(&mut page, &pools);
     members::probes(&mut page, &pools, now);
     prober(&mut page, control);

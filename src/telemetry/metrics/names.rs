@@ -232,6 +232,12 @@ pub const MEMBER_LATENCY: Metric = gauge(
     "Median of what the member's last right answers to probes took.",
 );
 
+pub const MEMBER_PEAK: Metric = gauge(
+    "pulsegate_member_peak_seconds",
+    &["pool", "member"],
+    "What the member's answers to requests took of late, where `peak_ewma` goes by it.",
+);
+
 pub const MEMBER_TRANSITIONS: Metric = counter(
     "pulsegate_member_transitions_total",
     &["pool", "member", "to", "reason"],
@@ -437,6 +443,7 @@ pub const ALL: &[Metric] = &[
     MEMBER_CONNECTIONS,
     MEMBER_MAX_CONNECTIONS,
     MEMBER_LATENCY,
+    MEMBER_PEAK,
     MEMBER_TRANSITIONS,
     REMEDIATION,
     REMEDIATION_WAITING,
