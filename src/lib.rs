@@ -8,7 +8,8 @@
 //! - edges: [`listener`] (clients), [`proxy`] (a request's way), [`probe`] (asking members), [`tls`] (what
 //!   these two share of TLS), [`disk`] (files that may keep
 //!   us waiting), [`watch`] (files that change), [`state_dir`] (files of our own), [`discovery`] (names),
-//!   [`diagnostics`] (what failing probes saw), [`remediate`] (who replaces members),
+//!   [`diagnostics`] (what failing probes saw), [`webhook`] (others who are told), [`remediate`] (who replaces members),
+//!   [`alert`] (who is told that something is wrong),
 //!   [`control`] (what operators may do), [`admin`] (how they ask), [`reload`] (another configuration),
 //!   [`simulate`] (all of this in a time of its own)
 //! - assembly: [`server`], [`cli`]
@@ -16,6 +17,7 @@
 //! [`clock`] is the only reading of a clock.
 
 pub mod admin;
+pub mod alert;
 pub mod balance;
 pub mod cli;
 pub mod clock;
@@ -41,3 +43,4 @@ pub mod state_dir;
 pub mod telemetry;
 pub mod tls;
 pub mod watch;
+pub mod webhook;

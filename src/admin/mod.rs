@@ -7,6 +7,7 @@
 //! Not here: what the answers mean (`views`), what is done (`control`).
 
 mod accept;
+mod alerts;
 mod composites;
 mod config;
 mod diagnostics;
@@ -105,6 +106,7 @@ fn reading() -> Vec<Endpoint> {
         ("/api/v1/openapi.json", get(openapi::document)),
         ("/api/v1/reload", get(reload::last)),
         ("/api/v1/remediation", get(remediation::remediation)),
+        ("/api/v1/alerts", get(alerts::alerts)),
     ]
 }
 

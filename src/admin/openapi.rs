@@ -15,8 +15,8 @@ use utoipa::openapi::{self, Content, Ref, RefOr};
 use utoipa::{Modify, OpenApi};
 
 use super::{
-    composites, config, diagnostics, events, explain, metrics, pools, probes, problem, reload, remediation, routes,
-    status, stream, words,
+    alerts, composites, config, diagnostics, events, explain, metrics, pools, probes, problem, reload, remediation,
+    routes, status, stream, words,
 };
 
 /// The document of the API.
@@ -44,6 +44,7 @@ use super::{
         reload::reload,
         remediation::remediation,
         remediation::replace,
+        alerts::alerts,
         document,
     ),
     components(schemas(problem::Problem, pools::Action)),

@@ -175,7 +175,7 @@ fn unusable(path: &Path) -> Option<String> {
     refused.map(|error| format!("`state_dir` `{shown}` cannot be used: `{}`: {error}", there.display()))
 }
 
-/// Programs and secrets that are not here: they are needed only when a member is to be replaced, which is late.
+/// Programs and secrets that are not here: they are needed only when a member is to be replaced, or somebody told, which is late.
 fn replacers(config: &Config, places: &Places) -> Vec<Problem> {
     let mut problems = Vec::new();
     for (name, pool) in &config.pools {
@@ -189,12 +189,18 @@ fn replacers(config: &Config, places: &Places) -> Vec<Problem> {
                 why.map(|why| format!("`{}` cannot be run here: {why}", path.display()))
             }
             Some(Action::Webhook(Webhook { secret: Secret::File(path), .. })) => {
-                let why = crate::remediate::read_secret(path).err();
+                let why = crate::webhook::read_secret(path).err();
                 why.map(|why| format!("`secret_file` {} {why}", path.display()))
             }
             _ => None,
         };
         problems.extend(missing.map(|message| places.remediation_advice(name, message)));
+    }
+    for (index, alert) in config.alerts.iter().enumerate() {
+        let Secret::File(path) = &alert.webhook.secret else { continue };
+        let missing = crate::webhook::read_secret(path).err();
+        let message = missing.map(|why| format!("`secret_file` {} {why}", path.display()));
+        problems.extend(message.map(|message| places.alert_advice(index, message)));
     }
     problems
 }

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::access_log::Sample;
+use super::alert::Occasion;
 use super::cost::PLANNED;
 use super::domain::{Action, Capacity, Config, Listener, Member, Pool, Probe, ProbeKind, Publish};
 use super::effective::{sounds_secret, without_secrets};
@@ -51,6 +52,7 @@ pub(super) fn advise(config: &Config, file: &File, at: At<'_>, problems: &mut Pr
     }
     ceiling(config, at, problems);
     remediation(config, file, at, problems);
+    alerts(config, at, problems);
     routes(config, at, problems);
     failover(config, at, problems);
     published(config, at, problems);
@@ -310,6 +312,30 @@ fn remediation(config: &Config, file: &File, at: At<'_>, problems: &mut Problems
                 preset.as_str()
             );
             problems.warn(at_pool(name).key("preset"), message);
+        }
+    }
+}
+
+/// What can never be told.
+fn alerts(config: &Config, at: At<'_>, problems: &mut Problems) {
+    for (index, alert) in config.alerts.iter().enumerate() {
+        let at = at.key("alerts").item(index);
+        shown_secrets(&Action::Webhook(alert.webhook.clone()), at, problems);
+        let about = |name: &str| alert.pools.as_ref().is_none_or(|pools| pools.contains(name));
+        let replaces = config.pools.iter().any(|(name, pool)| about(name) && pool.remediation.is_some());
+        for (place, trigger) in alert.on.iter().enumerate() {
+            let message = match trigger.occasion {
+                // Whoever writes nothing means what there is.
+                _ if !at.key("on").exists() => continue,
+                Occasion::Replacement if !replaces => {
+                    "`replacement` is never told: none of these pools has a `remediation`"
+                }
+                Occasion::Composite if config.composites.is_empty() => {
+                    "`composite` is never told: there are no `composites`"
+                }
+                _ => continue,
+            };
+            problems.warn(at.key("on").item(place), message);
         }
     }
 }

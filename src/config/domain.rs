@@ -11,6 +11,7 @@ use std::time::Duration;
 use ipnet::IpNet;
 
 use super::access_log::AccessLog;
+use super::alert::Alert;
 use super::diagnostics::Diagnostics;
 use super::proof::{Proof, Secret};
 use crate::balance::Policy;
@@ -54,6 +55,8 @@ pub struct Config {
     pub state_dir: Option<PathBuf>,
     /// How many members of all pools may be replaced within 12 hours. Default 10.
     pub max_global: u32,
+    /// Who is told that something is wrong.
+    pub alerts: Vec<Alert>,
 }
 
 impl Config {

@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 
 use super::access_log::{AccessLog, LogFilter, LogFormat, Sink, spell_sample};
+use super::alert::{Alert, Trigger};
 use super::diagnostics::Diagnostics;
 use super::domain::{
     Action, Alpn, Capacity, Composite, Config, GrpcProbe, HashKey, HttpProbe, Idle, Limits, Listener, Member, Passive,
@@ -55,6 +56,7 @@ impl Config {
             ("reload", Some(json!({ "watch": self.reload.watch, "every": span(self.reload.every) }))),
             ("state_dir", self.state_dir.as_ref().map(|path| json!(escape(&path.display().to_string())))),
             ("remediation", Some(json!({ "max_global": self.max_global }))),
+            ("alerts", (!self.alerts.is_empty()).then(|| self.alerts.iter().map(alert).collect())),
             ("pools", Some(json!(pools))),
             ("composites", (!composites.is_empty()).then(|| json!(composites))),
             ("routes", Some(json!(self.routes.iter().map(route).collect::<Vec<_>>()))),
@@ -215,6 +217,16 @@ fn remediation(remediation: &Remediation) -> Value {
         ("webhook", webhook),
         ("max_per_hour", Some(json!(limits.per_hour))),
         ("max_per_day", Some(json!(limits.per_day))),
+    ])
+}
+
+fn alert(alert: &Alert) -> Value {
+    let Alert { name, webhook, on, pools } = alert;
+    object([
+        ("name", Some(json!(**name))),
+        ("webhook", Some(self::webhook(webhook))),
+        ("on", Some(on.iter().map(Trigger::spelled).collect())),
+        ("pools", pools.as_ref().map(|pools| json!(pools))),
     ])
 }
 

@@ -38,6 +38,7 @@ pub(super) struct File {
     pub(super) reload: Option<ReloadKeys>,
     pub(super) state_dir: Written<Text>,
     pub(super) remediation: Option<AllRemediationKeys>,
+    pub(super) alerts: Option<Vec<AlertKeys>>,
     pub(super) pools: Option<BTreeMap<String, PoolKeys>>,
     pub(super) composites: Option<BTreeMap<String, CompositeKeys>>,
     pub(super) routes: Option<Vec<RouteKeys>>,
@@ -115,6 +116,19 @@ pub(super) struct ReloadKeys {
 #[serde(default, deny_unknown_fields, expecting = "a mapping such as `{ max_global: 10 }`")]
 pub(super) struct AllRemediationKeys {
     pub(super) max_global: Written<u64>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(
+    default,
+    deny_unknown_fields,
+    expecting = "an alert such as `{ webhook: { url: …, secret: … }, on: [fallback] }`"
+)]
+pub(super) struct AlertKeys {
+    pub(super) name: Written<Text>,
+    pub(super) webhook: Option<WebhookKeys>,
+    pub(super) on: Option<Vec<Spelled<Text>>>,
+    pub(super) pools: Option<Vec<Spelled<Text>>>,
 }
 
 #[derive(Debug, Default, Deserialize)]

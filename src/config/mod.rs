@@ -1,7 +1,7 @@
 //! proxy.yaml: what was written (`file`), what is meant (`domain`), and every problem with its place.
 //!
 //! A text goes through two stages. `marks` and `yaml` make of it the shapes of `file`, in which nothing has a meaning
-//! yet; `parse`, `pool`, `member`, `probe`, `tls`, `judge`, `remediation`, `route` and `composite` make of those the [`Config`], with `preset` for what is not
+//! yet; `parse`, `pool`, `member`, `probe`, `tls`, `judge`, `remediation`, `webhook`, `alert`, `route` and `composite` make of those the [`Config`], with `preset` for what is not
 //! written. Neither stage stops at a mistake, so all of them are reported at once.
 //!
 //! Not here: sockets, name resolution, anything that lives on after the file is read.
@@ -9,6 +9,7 @@
 mod access_log;
 mod address;
 mod advice;
+mod alert;
 mod bare;
 mod capacity;
 mod composite;
@@ -39,6 +40,7 @@ mod route;
 pub mod scenario;
 mod spelling;
 mod tls;
+mod webhook;
 mod words;
 mod yaml;
 
@@ -50,6 +52,7 @@ use std::path::Path;
 
 pub use access_log::{AccessLog, AttemptField, Field, LbField, LogFilter, LogFormat, Piece, Sample, Sink, Template};
 pub use address::authority;
+pub use alert::{Alert, MOST_FLAPS, Occasion, Trigger};
 pub use cost::{Cost, PLANNED, Placed, PoolCost, stretch};
 pub use diagnostics::Diagnostics;
 pub use domain::*;
@@ -84,6 +87,7 @@ pub struct Places {
     file: String,
     access_log: Mark,
     state_dir: Mark,
+    alerts: Vec<Mark>,
     listeners: Vec<(SocketAddr, Mark)>,
     pools: BTreeMap<String, PoolPlaces>,
     hidden: Hidden,
@@ -172,6 +176,7 @@ impl Places {
             file: file.to_owned(),
             access_log: at.key("access_log").key("path").mark(),
             state_dir: at.key("state_dir").mark(),
+            alerts: (0..config.alerts.len()).map(|index| at.key("alerts").item(index).mark()).collect(),
             listeners: (config.listeners.iter().enumerate())
                 .map(|(index, listener)| (listener.address, at.key("listeners").item(index).key("address").mark()))
                 .collect(),
@@ -238,6 +243,11 @@ impl Places {
     /// Advice on how the members of `pool` are replaced.
     pub fn remediation_advice(&self, pool: &str, message: String) -> Problem {
         self.problem(Severity::Warning, self.pools.get(pool).map(|places| places.remediation), message)
+    }
+
+    /// Advice on the alert that is written at `index`.
+    pub fn alert_advice(&self, index: usize, message: String) -> Problem {
+        self.problem(Severity::Warning, self.alerts.get(index).copied(), message)
     }
 
     /// An error in where it is kept what the next process has to know.

@@ -10,6 +10,7 @@ use std::time::Duration;
 use ipnet::IpNet;
 
 use super::access_log::access_log;
+use super::alert::alerts;
 use super::composite::composites;
 use super::diagnostics::diagnostics;
 use super::domain::{AdminListener, Config, Limits, Listener, Pool, Reload};
@@ -51,6 +52,7 @@ pub(super) fn config(file: &File, at: At<'_>, problems: &mut Problems) -> Config
     let trusted_proxies = trusted_proxies(file.trusted_proxies.as_deref(), &mut top);
     let pools = pools(file, resolver.grace, &mut top);
     let composites = composites(file.composites.as_ref(), &pools, &listeners, &mut top);
+    let alerts = alerts(file.alerts.as_deref(), &pools, &mut top);
     let names: Vec<&str> = file.composites.iter().flat_map(BTreeMap::keys).map(String::as_str).collect();
     let routes = routes(file.routes.as_deref(), Known { pools: &pools, composites: &names, top: at }, &mut top);
     Config {
@@ -71,6 +73,7 @@ pub(super) fn config(file: &File, at: At<'_>, problems: &mut Problems) -> Config
         reload,
         state_dir,
         max_global,
+        alerts,
     }
 }
 

@@ -4,12 +4,11 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::address::host_name;
-use super::domain::{Action, Probe, Remediation, Webhook};
-use super::file::{AllRemediationKeys, RemediationKeys, WebhookKeys};
-use super::proof::Secret;
+use super::domain::{Action, Probe, Remediation};
+use super::file::{AllRemediationKeys, RemediationKeys};
 use super::reading::{DAY, Reading, TICK};
 use super::spelling::{Spelled, Text, shown, spell_duration};
+use super::webhook::webhook;
 use super::words::{Off, Or};
 use crate::health::replacement::Limits;
 
@@ -24,8 +23,6 @@ const MOST: u32 = 1000;
 /// Shorter, and a start would be taken for a failure.
 const SOON: Duration = Duration::from_secs(1);
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(30);
-const WEBHOOK_TIMEOUT: Duration = Duration::from_secs(10);
-const RETRIES: u32 = 3;
 
 /// How many members of all pools may be replaced within 12 hours.
 pub(super) fn max_global(keys: Option<&AllRemediationKeys>, top: &mut Reading<'_>) -> u32 {
@@ -140,96 +137,10 @@ fn argv_of(written: &[Spelled<Text>], read: &mut Reading<'_>) -> Option<Vec<Stri
     }
 }
 
-fn webhook(keys: &WebhookKeys, read: &mut Reading<'_>) -> Option<Webhook> {
-    if keys.url.is_none() {
-        read.missing("url", "a webhook needs a `url`, such as `https://ops.example/replace`");
-    }
-    let url = read.text("url", &keys.url, url);
-    let timeout = read.span("timeout", &keys.timeout, TICK..=Duration::from_secs(300));
-    let retries = read.count("retries", &keys.retries, 0..=10);
-    let text = match keys.secret.as_ref().map(|Spelled(secret)| secret.text()) {
-        Some("") => {
-            read.error("secret", "the secret is empty; whoever knows it can have members replaced");
-            None
-        }
-        text => text.map(|text| Secret::Text(text.to_owned())),
-    };
-    let file = read.text("secret_file", &keys.secret_file, |path| whole_path("secret_file", path).map(Secret::File));
-    match (keys.secret.is_some(), keys.secret_file.is_some()) {
-        (true, true) => read.error("secret_file", "`secret` and `secret_file` are two secrets; keep one"),
-        (false, false) if !read.at.may_have_lost("secret_file") => {
-            read.missing("secret", "a webhook is signed; write `secret: \"${WEBHOOK_SECRET}\"`, or a `secret_file`");
-        }
-        _ => {}
-    }
-    Some(Webhook {
-        url: url?,
-        secret: text.or(file)?,
-        timeout: timeout.unwrap_or(WEBHOOK_TIMEOUT),
-        retries: retries.unwrap_or(RETRIES),
-    })
-}
-
-fn url(text: &str) -> Result<http::Uri, String> {
-    let shown = shown(text);
-    if text.contains('#') {
-        return Err(format!("`{shown}`: what follows `#` is never sent; remove it"));
-    }
-    let url: http::Uri = text.parse().map_err(|_| format!("`{shown}` is not a URL"))?;
-    let scheme = url.scheme_str().filter(|scheme| matches!(*scheme, "http" | "https"));
-    match (scheme, url.authority()) {
-        (None, _) => Err(format!("`{shown}`: write a URL that begins with `https://` or `http://`")),
-        (Some(_), Some(authority)) if authority.as_str().contains('@') => {
-            Err(format!("`{shown}`: name and password have no place here; the request is signed with `secret`"))
-        }
-        (Some(_), Some(authority)) if !authority.host().is_empty() => {
-            let host = authority.host();
-            let name = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
-            host_name(name)?;
-            match authority.as_str()[host.len()..].strip_prefix(':') {
-                None | Some("") => Ok(url),
-                Some(port) if port.parse::<u16>().is_ok_and(|port| port > 0) => Ok(url),
-                Some(port) => Err(format!("`{shown}`: `{port}` is not a port; write 1 to 65535")),
-            }
-        }
-        _ => Err(format!("`{shown}` names no host")),
-    }
-}
-
-fn whole_path(key: &str, text: &str) -> Result<PathBuf, String> {
+/// A path that means the same wherever it is read from.
+pub(super) fn whole_path(key: &str, text: &str) -> Result<PathBuf, String> {
     match text.starts_with('/') && !text.contains('\0') {
         true => Ok(PathBuf::from(text)),
         false => Err(format!("`{key}` is a whole path, such as `/var/lib/pulsegate`, not `{}`", shown(text))),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_url_that_cannot_work_is_refused() {
-        let rows = [
-            ("https://ops.example", None),
-            ("https://ops.example:8443/replace?now", None),
-            ("http://ops.example?now", None),
-            ("http://[::1]:80/", None),
-            ("http://ops.example:/", None),
-            ("http://ops.example:0/", Some("`0` is not a port; write 1 to 65535")),
-            ("http://ops.example:99999/", Some("`99999` is not a port; write 1 to 65535")),
-            ("http://[::1]:65536", Some("`65536` is not a port; write 1 to 65535")),
-            ("http://10.0.0.256/", Some("it looks like an IPv4 address and is none")),
-            ("http://-ops.example/", Some("no `-` at its ends")),
-            ("ops.example", Some("begins with `https://`")),
-            ("ops.example/replace", Some("is not a URL")),
-            ("http:///replace", Some("")),
-        ];
-        for (text, expected) in rows {
-            match (url(text), expected) {
-                (Ok(_), None) => {}
-                (Err(message), Some(words)) => assert!(message.contains(words), "{text}: {message}"),
-                (read, _) => panic!("{text}: {read:?}"),
-            }
-        }
     }
 }

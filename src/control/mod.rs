@@ -27,6 +27,7 @@ pub use prepare::Prepared;
 pub use reloads::{End, Reloads, Status};
 pub use update::{Few, keep_up};
 
+use crate::alert::Alerter;
 use crate::clock;
 use crate::composite::Composites;
 use crate::config::{Config, Passive, Probe, Problem};
@@ -100,6 +101,8 @@ pub struct Parts {
     pub reloads: Reloads,
     /// Who replaces members.
     pub remediator: Arc<Remediator>,
+    /// Who tells others what is wrong.
+    pub alerter: Arc<Alerter>,
     /// What the limit on descriptors leaves to probes.
     pub allowance: Allowance,
 }
@@ -123,6 +126,7 @@ pub struct Control {
     reloading: tokio::sync::Mutex<()>,
     reloads: Reloads,
     remediator: Arc<Remediator>,
+    alerter: Arc<Alerter>,
 }
 
 /// What the prober and the errands follow. Who makes them follow holds it from the look at the present generation to the
@@ -154,6 +158,7 @@ impl Control {
             traffic,
             reloads,
             remediator,
+            alerter,
             allowance,
         } = parts;
         let prober = Arc::new(Prober::start(snapshot.load().config.max_concurrent_probes, allowance)?);
@@ -176,6 +181,7 @@ impl Control {
             reloading: tokio::sync::Mutex::new(()),
             reloads,
             remediator,
+            alerter,
         };
         let (mut following, nobody) = (control.following(), Found::default());
         let pools = control.snapshot();
@@ -292,6 +298,11 @@ impl Control {
     /// Who replaces members.
     pub fn remediator(&self) -> &Arc<Remediator> {
         &self.remediator
+    }
+
+    /// Who tells others what is wrong.
+    pub fn alerter(&self) -> &Arc<Alerter> {
+        &self.alerter
     }
 
     /// Who asks for members.

@@ -315,6 +315,7 @@ fn sections(old: &Config, new: &Config) -> Vec<&'static str> {
         reload,
         state_dir: _,
         max_global,
+        alerts,
     } = new;
     let rows = [
         ("admin", *admin != old.admin),
@@ -328,6 +329,7 @@ fn sections(old: &Config, new: &Config) -> Vec<&'static str> {
         ("resolver", *resolver != old.resolver),
         ("reload", *reload != old.reload),
         ("remediation", *max_global != old.max_global),
+        ("alerts", *alerts != old.alerts),
     ];
     rows.into_iter().filter(|(_, differs)| *differs).map(|(section, _)| section).collect()
 }

@@ -9,9 +9,7 @@
 mod command;
 mod desk;
 mod notice;
-mod signature;
 mod store;
-mod webhook;
 mod words;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -25,7 +23,6 @@ use tokio::task::AbortHandle;
 
 pub use desk::{By, Finished, Overview, Result as Ending, Running, Tally};
 pub use store::Store;
-pub use webhook::read_secret;
 
 use crate::clock;
 use crate::config::{Action, Remediation};
@@ -34,6 +31,7 @@ use crate::health::MemberId;
 use crate::health::replacement::{Against, Answer, Ledger, Order, Patient, Rule, Turn, Wait, Ward, Who};
 use crate::snapshot::{Served, Snapshot};
 use crate::telemetry::EventLog;
+use crate::webhook;
 use desk::Desk;
 use notice::Subject;
 
@@ -51,20 +49,6 @@ const LAST_WRITE: Duration = Duration::from_secs(2);
 
 /// Looks that follow each other take at least so long.
 const LEAST: Duration = Duration::from_millis(50);
-
-/// Why something that was tried came to nothing.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Failed {
-    /// One of: start, exit, timeout, request, secret, connect, tls, protocol, status.
-    word: &'static str,
-    detail: String,
-}
-
-impl Failed {
-    fn new(word: &'static str, detail: String) -> Failed {
-        Failed { word, detail }
-    }
-}
 
 /// Why a member is not replaced that somebody wants replaced.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -15,6 +15,7 @@ use arc_swap::ArcSwap;
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
+use crate::alert::Alerter;
 use crate::composite::Composites;
 use crate::config::{Limits, Listener, Loaded};
 use crate::control::{self, Control, Floor, Parts, Prepared, Reloads, SetupError};
@@ -122,6 +123,7 @@ async fn serve(
     first.look_again(now, &composites);
     let snapshot = Arc::new(ArcSwap::from_pointee(first));
     let remediator = Remediator::new(snapshot.clone(), audience.events.clone(), Store::new(state));
+    let alerter = Alerter::new(snapshot.clone(), composites.clone(), audience.events.clone());
     let (ending, is_ending) = watch::channel(false);
     let traffic = Arc::new(Traffic::default());
     let proxy = Proxy {
@@ -155,6 +157,7 @@ async fn serve(
         traffic: traffic.clone(),
         reloads: Reloads::new(clock::monotonic(), digest),
         remediator: remediator.clone(),
+        alerter: alerter.clone(),
         allowance,
     })?);
     let reloader = Arc::new(Reloader::new(control.clone(), floor.clone(), seen));
@@ -167,11 +170,14 @@ async fn serve(
     }
     let following = reload::follow(&reloader);
     let replacing = remediator.follow();
+    let telling = alerter.follow();
     tracing::info!(target: "server", version = env!("CARGO_PKG_VERSION"), threads, descriptors, "serving");
     signals::until_the_end(ears, limit, &control, &floor, &reloader).await;
     following.abort();
     replacing.abort();
-    remediator.close().await;
+    telling.abort();
+    // At the same time: both have a moment, and no more.
+    tokio::join!(remediator.close(), alerter.close());
     keeping_up.abort();
     control.stop();
     floor.stop();

@@ -54,6 +54,9 @@ fn unmasked(mut config: Config, original: &Config) -> Config {
     if let (Some(admin), Some(original)) = (&mut config.admin, &original.admin) {
         admin.token.clone_from(&original.token);
     }
+    for (alert, original) in config.alerts.iter_mut().zip(&original.alerts) {
+        alert.webhook.clone_from(&original.webhook);
+    }
     for (name, pool) in &mut config.pools {
         let mut whole = Pool::clone(pool);
         if whole.probe.as_deref().is_some_and(has_masked_field) {

@@ -497,6 +497,27 @@ fn metrics_show_a_member_as_failing_only_once_the_rule_says_so() {
     assert_eq!((others(&nine), others(&ten)), (1.0, 1.0));
 }
 
+/// A15: alerts. Told when nobody is healthy, and when that is over.
+#[test]
+fn who_is_to_be_alerted_is_told_of_a_fallback_and_of_its_end() {
+    let (a, b, pager) = (Origin::start(), Origin::start(), Origin::start());
+    let config = config_of(&[a.to_string(), b.to_string()], SOON);
+    let hook = format!("{{ url: \"http://{}/hook\", secret: open-sesame }}", pager.address());
+    let proxy = Proxy::start(&format!("alerts: [{{ name: pager, webhook: {hook}, on: [fallback] }}]\n{config}"));
+    proxy.await_all_healthy();
+    assert_eq!(pager.seen().len(), 0, "nothing is wrong");
+    [&a, &b].iter().for_each(|origin| origin.answer(fail()));
+    eventually("it is told of", || pager.seen().len() == 1);
+    a.answer(pass());
+    eventually("its end is told", || pager.seen().len() == 2);
+    let told = |at: usize| serde_json::from_slice::<serde_json::Value>(&pager.seen()[at].body).expect("json");
+    for (at, status) in ["firing", "resolved"].into_iter().enumerate() {
+        let notice = told(at);
+        assert_eq!((&notice["status"], &notice["key"]), (&status.into(), &"fallback/pool/web".into()), "{notice}");
+    }
+    assert_eq!(told(0)["episode"], told(1)["episode"]);
+}
+
 /// A16: probes never appear in the access log, whatever they are answered.
 #[test]
 fn probes_are_never_in_the_access_log() {

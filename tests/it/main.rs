@@ -4,6 +4,7 @@
 //! their own tests know in more detail.
 
 mod admin_cases;
+mod alert_cases;
 mod app_service_rows;
 mod application_gateway_rows;
 mod auth_cases;

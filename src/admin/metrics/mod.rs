@@ -5,6 +5,7 @@
 //!
 //! Not here: what the metrics are called and how a page is written (`telemetry::metrics`), who counts.
 
+mod alerts;
 mod composites;
 mod facts;
 mod members;
@@ -89,6 +90,7 @@ fn page(control: &Control) -> String {
     pools::modes(&mut page, &pools);
     pools::room(&mut page, &pools);
     remediation::remediation(&mut page, control, &pools);
+    alerts::alerts(&mut page, control);
     composites::states(&mut page, control.composites().reports().iter().map(AsRef::as_ref));
     members::standings(&mut page, &pools);
     members::room(&mut page, &pools, now);

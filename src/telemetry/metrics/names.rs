@@ -289,6 +289,18 @@ pub const REMEDIATION_LOST: Metric = gauge(
     "Whether an earlier record of what was replaced is lost, so that every limit counts as used up: 1 or 0.",
 );
 
+pub const ALERTS: Metric = counter(
+    "pulsegate_alerts_total",
+    &["alert", "result"],
+    "What each alert has told: sent, failed (not taken, however often it was tried), dropped (never tried: too much waited).",
+);
+
+pub const ALERTS_OPEN: Metric =
+    gauge("pulsegate_alerts_open", &["alert"], "What each alert has told of and is not over.");
+
+pub const ALERTS_WAITING: Metric =
+    gauge("pulsegate_alerts_waiting", &["alert"], "What each alert has still to send, what is being tried included.");
+
 pub const PROBES: Metric = counter(
     "pulsegate_probe_total",
     &["pool", "member", "result", "reason"],
@@ -454,6 +466,9 @@ pub const ALL: &[Metric] = &[
     REMEDIATION_GLOBAL_USED,
     REMEDIATION_GLOBAL_LIMIT,
     REMEDIATION_LOST,
+    ALERTS,
+    ALERTS_OPEN,
+    ALERTS_WAITING,
     PROBES,
     PROBE_DURATION,
     PROBE_AGE,

@@ -1,9 +1,11 @@
-//! Somebody else who is asked to replace a member: a signed POST, sent again where it may not have come through.
+//! Somebody else who is told: a signed POST, sent again where it may not have come through.
 //!
 //! A 2xx is done, whatever becomes of its body. Whatever may mend is tried again: no connection, no answer, 408, 425, 429 and 5xx. Every try has the same
 //! `Idempotency-Key`, by which the other side knows that it is one request. Redirects are not followed.
 //!
-//! Not here: what it is told (`notice`).
+//! Not here: what it is told, and why (`remediate`, `alert`).
+
+mod signature;
 
 use std::io::Read;
 use std::net::IpAddr;
@@ -24,10 +26,9 @@ use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsConnector;
 
-use super::Failed;
-use super::signature::{FIELD, signature};
 use crate::config::{Secret, Tls, Webhook, line, open_regular};
 use crate::{clock, disk, tls};
+use signature::{FIELD, signature};
 
 /// The first pause; each further one is twice as long, up to the longest.
 const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
@@ -40,6 +41,22 @@ const LISTENED: Duration = Duration::from_millis(500);
 
 /// A longer secret is none.
 const MOST_SECRET: usize = 4096;
+
+/// Why something that was tried came to nothing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failed {
+    /// One word. Of a webhook: request, secret, connect, tls, timeout, protocol, status.
+    pub word: &'static str,
+    /// For people.
+    pub detail: String,
+}
+
+impl Failed {
+    /// For this reason.
+    pub fn new(word: &'static str, detail: String) -> Failed {
+        Failed { word, detail }
+    }
+}
 
 /// Why one try came to nothing, and whether another one may not.
 struct Trouble {

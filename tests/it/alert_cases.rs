@@ -1,0 +1,252 @@
+//! Alerts: who is to know is told what is wrong, once, and that it is over; whatever is reloaded, refused or slow meanwhile.
+
+use ring::hmac;
+use serde_json::Value;
+
+use crate::harness::proxy::config_of;
+use crate::harness::{Answer, Gate, Origin, Proxy, Scrape, eventually, eventually_some};
+
+/// One fail is enough, and so is one pass.
+const PROBE: &str = "probe: { path: /healthz, interval: 200ms, fast_interval: 100ms, timeout: 200ms, consecutive: { failures: 1, passes: 1 } }";
+
+/// A proxy's file with these alerts, each a pager and its further keys.
+fn file(alerts: &[(&str, &Origin, &str)], members: &[&Origin], keys: &str) -> String {
+    let members: Vec<String> = members.iter().map(ToString::to_string).collect();
+    let alert = |(name, pager, more): &(&str, &Origin, &str)| {
+        let hook = format!("{{ url: \"http://{}/hook?token=letmein\", secret: \"${{SECRET}}\" }}", pager.address());
+        format!("  - {{ name: {name}, webhook: {hook}, {more} }}\n")
+    };
+    let alerts: String = alerts.iter().map(alert).collect();
+    format!("alerts:\n{alerts}{}", config_of(&members, &format!("{PROBE}\n{keys}")))
+}
+
+fn start(config: &str) -> Proxy {
+    Proxy::start_with(config, &[("SECRET", "open sesame")])
+}
+
+/// What a pager was told so far, as `fallback/pool/web firing`.
+fn told(pager: &Origin) -> Vec<String> {
+    let brief = |notice: &Value| {
+        let text = |field: &str| notice[field].as_str().unwrap_or_default().to_owned();
+        format!("{} {}", text("key"), text("status"))
+    };
+    notices(pager).iter().map(brief).collect()
+}
+
+fn notices(pager: &Origin) -> Vec<Value> {
+    pager.seen().iter().map(|seen| serde_json::from_slice(&seen.body).expect("json")).collect()
+}
+
+#[track_caller]
+fn await_told(pager: &Origin, expected: &[&str]) {
+    eventually(&format!("{expected:?} is told"), || told(pager).len() >= expected.len());
+    assert_eq!(told(pager), expected);
+}
+
+/// The one alert, as the API shows it.
+fn shown(proxy: &Proxy) -> Value {
+    let reply = proxy.admin_get("/api/v1/alerts");
+    assert_eq!(reply.status, 200, "{}", reply.text());
+    reply.json()["alerts"][0].clone()
+}
+
+#[test]
+fn an_alert_is_signed_says_what_is_wrong_and_shows_no_secret() {
+    let (a, b, pager) = (Origin::start(), Origin::start(), Origin::start());
+    let proxy = start(&file(&[("pager", &pager, "on: [fallback]")], &[&a, &b], ""));
+    proxy.await_all_healthy();
+    [&a, &b].iter().for_each(|origin| origin.answer(Answer::status(503)));
+    await_told(&pager, &["fallback/pool/web firing"]);
+    let seen = pager.seen().remove(0);
+    assert_eq!((&*seen.method, &*seen.target), ("POST", "/hook?token=letmein"));
+    let field = seen.field("x-pulsegate-signature").expect("signed");
+    let seconds = field.strip_prefix("t=").and_then(|rest| rest.split_once(',')).expect("a time").0;
+    let key = hmac::Key::new(hmac::HMAC_SHA256, b"open sesame");
+    let signed = hmac::sign(&key, &[format!("{seconds}.").as_bytes(), &seen.body].concat());
+    let hex: String = signed.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+    assert_eq!(field, format!("t={seconds},v1={hex}"));
+    let notice = notices(&pager).remove(0);
+    assert_eq!(seen.field("idempotency-key"), notice["id"].as_str());
+    let expected = [
+        ("name", "pager"),
+        ("alert", "fallback"),
+        ("pool", "web"),
+        ("pool_mode", "fallback"),
+        ("message", "pool web is in fallback: nobody is healthy"),
+    ];
+    for (field, value) in expected {
+        assert_eq!(notice[field], value, "{field} of {notice}");
+    }
+    assert!(notice["because"].as_str().is_some_and(|why| why.contains("503")), "{notice}");
+    assert!(notice["since"].is_string() && notice["ended_at"].is_null() && notice["member"].is_null(), "{notice}");
+    let open = shown(&proxy);
+    assert_eq!(open["open"][0]["episode"], notice["episode"], "{open}");
+    a.answer(Answer::status(200));
+    await_told(&pager, &["fallback/pool/web firing", "fallback/pool/web resolved"]);
+    let over = notices(&pager).remove(1);
+    assert!(over["episode"] == notice["episode"] && over["id"] != notice["id"], "{over}");
+    assert!(over["since"] == notice["since"] && over["ended_at"].is_string(), "{over}");
+    eventually("it is counted", || shown(&proxy)["sent"] == 2);
+    let view = shown(&proxy);
+    assert_eq!((&view["open"], &view["failed"], &view["dropped"]), (&Value::Array(vec![]), &0.into(), &0.into()));
+    let scrape = Scrape::of(&proxy);
+    assert_eq!(scrape.value("alerts_total{alert=\"pager\",result=\"sent\"}"), 2.0);
+    assert_eq!(
+        (scrape.value("alerts_open{alert=\"pager\"}"), scrape.value("alerts_waiting{alert=\"pager\"}")),
+        (0.0, 0.0)
+    );
+    let config = proxy.admin_get("/api/v1/config").text();
+    assert!(config.contains("fallback for 0s"), "{config}");
+    for secret in ["sesame", "letmein"] {
+        assert!(!config.contains(secret), "{config}");
+        assert!(proxy.log().iter().all(|line| !line.raw.contains(secret)), "a secret is never logged");
+    }
+}
+
+#[test]
+fn each_is_told_what_it_asked_for_and_about_the_pools_it_asked_for() {
+    let (good, bad, capped, all, other) =
+        (Origin::start(), Origin::start(), Origin::start(), Origin::start(), Origin::start());
+    let alerts = [
+        ("capped", &capped, "on: [capped for 300ms]"),
+        ("all", &all, "pools: [web]"),
+        ("other", &other, "pools: [api]"),
+    ];
+    let api = "  api: { members: [\"127.0.0.1:9\"], probe: off }\nroutes:";
+    let config = file(&alerts, &[&good, &bad], "max_unhealthy_percent: 0").replace("routes:", api);
+    let proxy = start(&config);
+    proxy.await_all_healthy();
+    bad.answer(Answer::status(503));
+    await_told(&capped, &["capped/pool/web firing"]);
+    let notice = notices(&capped).remove(0);
+    let time = |field: &str| humantime::parse_rfc3339(notice[field].as_str().expect("a time")).expect("a time");
+    let lasted = time("at").duration_since(time("since")).expect("in this order");
+    assert!(lasted.as_millis() >= 300, "it had to last: {notice}");
+    good.answer(Answer::status(503));
+    await_told(&all, &["fallback/pool/web firing"]);
+    await_told(&capped, &["capped/pool/web firing", "capped/pool/web resolved"]);
+    assert_eq!(told(&other), [""; 0]);
+}
+
+#[test]
+fn an_episode_goes_on_over_reloads_and_ends_with_its_pool() {
+    let (a, pager, second) = (Origin::start(), Origin::start(), Origin::start());
+    let (on, more) = ("on: [fallback, down]", "on_all_unhealthy: round_robin");
+    let config = file(&[("pager", &pager, on)], &[&a], more);
+    a.answer(Answer::status(503));
+    let proxy = start(&config);
+    await_told(&pager, &["fallback/pool/web firing"]);
+    proxy.reload(&config.replace("path: /healthz", "path: /healthz, method: GET"));
+    // Another one is told of what it finds, and the first one nothing new; by then it would have been.
+    let both = file(&[("pager", &pager, on), ("second", &second, on)], &[&a], more);
+    proxy.reload(&both);
+    await_told(&second, &["fallback/pool/web firing"]);
+    assert_eq!(told(&pager), ["fallback/pool/web firing"]);
+    assert_ne!(notices(&second)[0]["episode"], notices(&pager)[0]["episode"]);
+    // It is called otherwise now, which is another pool.
+    proxy.reload(&both.replace("  web:", "  www:").replace("pool: web", "pool: www"));
+    eventually("its end is told", || told(&pager).contains(&"fallback/pool/web resolved".to_owned()));
+    eventually("the new one is told of", || told(&pager).contains(&"fallback/pool/www firing".to_owned()));
+    assert_eq!(told(&pager).len(), 3, "{:?}", told(&pager));
+    // Who is not configured any more is told nothing more.
+    proxy.reload(&config.replace("  web:", "  www:").replace("pool: web", "pool: www"));
+    let count = told(&second).len();
+    a.answer(Answer::status(200));
+    eventually("the first one is told", || told(&pager).contains(&"fallback/pool/www resolved".to_owned()));
+    assert_eq!(told(&second).len(), count);
+}
+
+#[test]
+fn what_is_not_taken_is_tried_again_and_counted_and_keeps_nobody() {
+    let (a, pager) = (Origin::start(), Origin::start());
+    let config = file(&[("pager", &pager, "on: [fallback]")], &[&a], "").replace(", secret:", ", retries: 1, secret:");
+    let proxy = start(&config);
+    proxy.await_all_healthy();
+    pager.answer(Answer::status(503));
+    a.answer(Answer::status(503));
+    let line = proxy.await_log("it could not be told", 0, |line| line.text("target") == "alert" && line.is_error());
+    assert!(line.text("detail").contains("after 2 tries") && !line.raw.contains("letmein"), "{}", line.raw);
+    assert_eq!(pager.seen().len(), 2);
+    assert_eq!(pager.seen()[0].body, pager.seen()[1].body, "it is the same request");
+    assert_eq!(shown(&proxy)["failed"], 1);
+    // One that never answers keeps what comes after it, and nobody else.
+    pager.answer(Answer::hang());
+    a.answer(Answer::status(200));
+    eventually("it is asked", || pager.seen().len() == 3);
+    a.answer(Answer::status(503));
+    eventually("the next one waits", || shown(&proxy)["waiting"] == 2);
+    assert_eq!(proxy.get("/").status, 503, "the member's own answer");
+}
+
+#[test]
+fn what_waits_is_told_at_the_end_and_the_end_is_not_kept_for_ever() {
+    let (a, pager, silent, gate) = (Origin::start(), Origin::start(), Origin::start(), Gate::new());
+    let alerts = [("pager", &pager, "on: [fallback]"), ("silent", &silent, "on: [fallback]")];
+    let config = format!("lame_duck: 0s\n{}", file(&alerts, &[&a], ""));
+    let mut proxy = start(&config);
+    proxy.await_all_healthy();
+    pager.answer(Answer::status(200).held_by(&gate));
+    silent.answer(Answer::hang());
+    a.answer(Answer::status(503));
+    eventually("both are asked", || gate.waiting() == 1 && silent.seen().len() == 1);
+    a.answer(Answer::status(200));
+    eventually("the end of it waits", || shown(&proxy)["waiting"] == 2);
+    proxy.signal("TERM");
+    proxy.await_log("the end began", 0, |line| line.text("message") == "ending");
+    gate.open();
+    await_told(&pager, &["fallback/pool/web firing", "fallback/pool/web resolved"]);
+    assert!(proxy.wait().success());
+    let said = eventually_some("what was left is told", || {
+        proxy.log().into_iter().find(|line| line.text("message").contains("the end came before"))
+    });
+    assert_eq!(said.json["left"], 2, "{}", said.raw);
+}
+
+#[test]
+fn a_member_that_flaps_and_one_that_is_due_are_told_of() {
+    let (good, bad, pager) = (Origin::start(), Origin::start(), Origin::start());
+    let keys = "remediation: { after: 1s, command: [/bin/cat], max_per_hour: 0 }";
+    let config = file(&[("pager", &pager, "on: [\"flapping 3 in 1h\", replacement]")], &[&good, &bad], keys);
+    let proxy = start(&config);
+    proxy.await_all_healthy();
+    for round in 0..2 {
+        bad.answer(Answer::status(503));
+        proxy.await_standing(&bad, "ejected");
+        if round == 0 {
+            bad.answer(Answer::status(200));
+            proxy.await_standing(&bad, "healthy");
+        }
+    }
+    let of_it = |occasion: &str, status: &str| format!("{occasion}/member/web/{} {status}", bad.address());
+    await_told(&pager, &[&of_it("flapping", "firing"), &of_it("replacement", "firing")]);
+    assert_eq!(notices(&pager)[1]["member"], bad.address());
+    bad.answer(Answer::status(200));
+    eventually("it is due no more", || told(&pager).contains(&of_it("replacement", "resolved")));
+    assert_eq!(told(&pager).len(), 3, "it may flap for an hour yet");
+}
+
+#[test]
+fn a_route_that_fails_over_and_a_composite_that_is_not_healthy_are_told_of() {
+    let (home, away, pager) = (Origin::start(), Origin::start(), Origin::start());
+    let pool = |name: &str, origin: &Origin| format!("  {name}: {{ members: [{origin}], {PROBE} }}\n");
+    let hook = format!("{{ url: \"http://{}\", secret: open-sesame }}", pager.address());
+    let config = format!(
+        "alerts: [{{ name: pager, webhook: {hook}, on: [failover, composite], pools: [home] }}]\npools:\n{}{}\
+         composites: {{ region: {{ sources: [home] }} }}\n\
+         routes: [{{ pools: [{{ pool: home, when: region }}, away], failback_delay: 0s }}]\n",
+        pool("home", &home),
+        pool("away", &away)
+    );
+    let proxy = Proxy::start(&config);
+    eventually("home serves", || proxy.get("/").status == 200 && home.traffic_count() > 0);
+    home.answer(Answer::status(503));
+    eventually("both are told", || told(&pager).len() == 2);
+    home.answer(Answer::status(200));
+    eventually("both are over", || told(&pager).len() == 4);
+    let mut all = told(&pager);
+    all.sort();
+    let expected = ["composite/composite/region", "failover/route//"];
+    let expected: Vec<String> =
+        expected.iter().flat_map(|key| ["firing", "resolved"].map(|status| format!("{key} {status}"))).collect();
+    assert_eq!(all, expected);
+}
