@@ -110,6 +110,9 @@ pub struct MemberView {
     /// What an operator wants of it.
     #[schema(schema_with = words::admin)]
     admin: &'static str,
+    /// Until when it serves the clients that are bound to it, while it drains; null where it does not.
+    #[schema(format = DateTime)]
+    draining_until: Option<String>,
     /// What its judge says.
     #[schema(schema_with = words::verdict)]
     verdict: &'static str,
@@ -277,6 +280,7 @@ impl MemberView {
             tier: spec.tier,
             weight: spec.weight,
             admin: member.admin().as_str(),
+            draining_until: health.drains_until(member).map(time_of),
             verdict: member.verdict().as_str(),
             standing: standing.as_str(),
             proven: member.proven(),

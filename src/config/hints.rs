@@ -31,7 +31,7 @@ pub(super) fn reword(message: &str, path: &[Step]) -> Complaint {
 /// Keys of the sketch that are still to come, by where they are written.
 const LATER: &[(&str, &[&str])] = &[
     ("listeners[]", &["redirect_https", "tls", "protocols", "proxy_protocol"]),
-    ("pools.*", &["slow_start", "drain", "sticky"]),
+    ("pools.*", &["slow_start", "sticky"]),
     ("pools.*.upstream", &["http2"]),
     ("routes[]", &["strip_prefix"]),
 ];
@@ -203,6 +203,11 @@ const SYNONYMS: &[(&str, &[&str], &str)] = &[
         "pools.*",
         &["tunnel", "tunnel_timeout", "websocket", "websockets", "upgrade", "upgrades", "stream_timeout"],
         "`tunnels: { idle: 1h, drain: 30s }`",
+    ),
+    (
+        "pools.*",
+        &["deregistration_delay", "connection_draining", "draining_timeout", "drain_time", "drain_duration"],
+        "`drain: 10m`",
     ),
     ("pools.*.tunnels", &["timeout", "idle_timeout", "max_idle"], "`idle`"),
     ("pools.*.tunnels", &["grace", "drain_timeout", "close_delay", "stream_close_delay"], "`drain`"),

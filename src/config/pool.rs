@@ -89,6 +89,7 @@ fn rules(keys: &PoolKeys, preset: Option<Preset>, base: &Base, probing: &Probing
         tier_min_healthy_percent: read.count("tier_min_healthy_percent", &keys.tier_min_healthy_percent, 0..=100),
         aggregate: keys.aggregate.as_ref().map(|keys| aggregate(keys, read.under("aggregate"))),
         gates: probing.gates,
+        drain: read.span("drain", &keys.drain, Duration::ZERO..=DAY).unwrap_or(Rules::default().drain),
         probed,
         memory: Duration::ZERO,
         rolls: Vec::new(),

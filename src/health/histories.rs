@@ -45,6 +45,7 @@ prop_compose! {
         aggregate in prop::option::of((0_u8..101, 1_u32..5)),
         max_latency in prop::option::weighted(0.3, Just(ms(100))),
         ratio in prop::option::weighted(0.5, Just(3.0)),
+        drain in prop::sample::select(vec![0, 50, 1_000]),
         probed in prop::bool::weighted(0.95),
     ) -> Rules {
         Rules {
@@ -58,6 +59,7 @@ prop_compose! {
             aggregate: aggregate
                 .map(|(min_healthy_percent, min_healthy)| Aggregate { min_healthy_percent, min_healthy }),
             gates: Gates { max_latency, max_latency_ratio: ratio, ..Gates::default() },
+            drain: ms(drain),
             probed,
             memory: std::time::Duration::from_secs(1),
             rolls: Vec::new(),

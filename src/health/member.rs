@@ -20,6 +20,8 @@ pub struct Member {
     pub(super) spec: Spec,
     pub(super) admin: Admin,
     admin_since: Duration,
+    /// Since when it stands as draining.
+    draining_since: Option<Duration>,
     judgement: Judgement,
     proven: bool,
     unverified: bool,
@@ -58,6 +60,7 @@ impl Member {
             id,
             admin: spec.admin,
             admin_since: now,
+            draining_since: None,
             spec,
             proven: judgement.verdict() == Verdict::Healthy,
             judgement,
@@ -94,6 +97,11 @@ impl Member {
     /// Since when that is wanted of it.
     pub fn admin_since(&self) -> Duration {
         self.admin_since
+    }
+
+    /// Since when it drains, by an operator's word or a weight of 0; `None` where it does not.
+    pub fn draining_since(&self) -> Option<Duration> {
+        self.draining_since
     }
 
     /// What the judge says.
@@ -175,6 +183,25 @@ impl Member {
     /// One that counts and can be reached.
     pub(super) fn reachable(&self) -> bool {
         self.counts() && self.spec.key.address.is_some()
+    }
+
+    /// Whether it takes nothing new, by an operator's word or a weight of 0.
+    pub(super) fn drains(&self) -> bool {
+        match self.admin {
+            Admin::Enabled => self.spec.weight == 0,
+            Admin::Draining => true,
+            Admin::Disabled => false,
+        }
+    }
+
+    /// Until when it serves the clients bound to it, where it drains.
+    pub(super) fn drains_until(&self, rules: &Rules) -> Option<Duration> {
+        Some(self.draining_since?.saturating_add(rules.drain))
+    }
+
+    /// Notes since when it drains: an operator's word on top of a weight of 0 begins nothing anew, nor does a reload.
+    pub(super) fn note_drain(&mut self, now: Duration) {
+        self.draining_since = self.drains().then(|| self.draining_since.unwrap_or(now));
     }
 
     /// A healthy member in the sense of health.md: by every cause. Without an address nobody is.
@@ -268,8 +295,8 @@ impl Member {
             Initial::Probe | Initial::Healthy => Initial::Probe,
         };
         let fresh = Member::new(self.id, now, &Rules { initial, ..rules.clone() }, self.spec.clone());
-        let (admin, admin_since) = (self.admin, self.admin_since);
-        *self = Member { admin, admin_since, last_sample: self.last_sample.take(), ..fresh };
+        let (admin, admin_since, draining_since) = (self.admin, self.admin_since, self.draining_since);
+        *self = Member { admin, admin_since, draining_since, last_sample: self.last_sample.take(), ..fresh };
     }
 
     /// Another probe: the verdict stands unverified, the evidence is gone (health.md §9).

@@ -10,6 +10,7 @@ mod aggregate;
 mod cap;
 mod composite;
 mod departed;
+mod drain;
 pub mod failover;
 mod history;
 mod judge;

@@ -2,7 +2,9 @@
 //!
 //! Drawn whole rather than patched, so that it cannot drift from what it shows. Not here: time, and what to announce.
 
-use super::{Admin, Census, Member, Mode, OnAllUnhealthy, Rules, Standing, State, cap, tier};
+use std::time::Duration;
+
+use super::{Admin, Census, Member, Mode, OnAllUnhealthy, Rules, Standing, State, cap, drain, tier};
 
 /// How the pool and each member stand now.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,6 +27,8 @@ pub struct Picture {
     pub census: Census,
     /// Parallel to [`PoolHealth::members`](super::PoolHealth::members).
     pub standings: Vec<Standing>,
+    /// Those who drain and serve the clients bound to them meanwhile, by their place, and until when each does.
+    leaving: Vec<(usize, Duration)>,
 }
 
 /// Whether requests may still wait for first verdicts.
@@ -74,8 +78,22 @@ impl Picture {
             ejected: serving.map_or(0, |tier| caps[tier].ejected),
             in_rotation: standings.iter().filter(|standing| standing.takes_traffic()).count(),
             total: serving.map_or(members.len(), |tier| tallies[tier].members),
+            leaving: drain::leaving(rules, members, serving),
             standings,
         }
+    }
+
+    /// Whether a client that is bound to the member at `index` may go there at `now`: whoever serves serves it, and so does a
+    /// member that drains, until its time is over (health.md §7). Room is another matter.
+    pub fn takes_bound(&self, index: usize, now: Duration) -> bool {
+        let serves = self.standings.get(index).is_some_and(|standing| standing.takes_traffic());
+        serves || self.leaves_at(index).is_some_and(|end| now < end)
+    }
+
+    /// When the member at `index` stops to serve the clients bound to it; `None` where it does not drain, or serves nobody.
+    pub fn leaves_at(&self, index: usize) -> Option<Duration> {
+        let found = self.leaving.binary_search_by_key(&index, |(index, _)| *index).ok()?;
+        Some(self.leaving[found].1)
     }
 }
 

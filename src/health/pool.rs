@@ -110,6 +110,11 @@ impl PoolHealth {
         &self.picture
     }
 
+    /// Until when a member that drains serves the clients bound to it; `None` where it does not drain.
+    pub fn drains_until(&self, member: &Member) -> Option<Duration> {
+        member.drains_until(&self.rules)
+    }
+
     /// In the order of the configuration.
     pub fn members(&self) -> &[Member] {
         &self.members
@@ -158,6 +163,7 @@ impl PoolHealth {
 
     /// Draws the picture anew; the old one is returned.
     fn redraw(&mut self, now: Duration) -> Picture {
+        self.members.iter_mut().for_each(|member| member.note_drain(now));
         let patience = if now < self.deadline { Patience::Left } else { Patience::Over };
         let picture = Picture::draw(&self.rules, &mut self.members, patience);
         std::mem::replace(&mut self.picture, picture)

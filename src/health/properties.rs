@@ -47,6 +47,7 @@ impl Watch {
         the_cap_holds(&self.pool);
         the_state_follows(&self.pool);
         only_the_fit_serve(&self.pool);
+        whoever_drains_serves_its_own(&self.pool, &before, self.now);
         assert!(self.pool.clone().advance(self.now).is_empty() || matches!(step.act, Act::Sample(..) | Act::Late(..)));
     }
 
@@ -274,6 +275,24 @@ fn only_the_fit_serve(pool: &PoolHealth) {
             (Standing::Standby, _) => wanted && member.proven(),
         };
         assert!(expected, "{standing:?} in {:?}: {member:?}", picture.mode);
+    }
+}
+
+/// Beside those who serve nobody but a healthy one that drains serves whoever is bound to it, and no longer than it may.
+fn whoever_drains_serves_its_own(pool: &PoolHealth, before: &PoolHealth, now: Duration) {
+    for (index, member) in pool.members().iter().enumerate() {
+        let standing = pool.picture().standings[index];
+        assert_eq!(member.draining_since().is_some(), standing == Standing::Draining, "{member:?}");
+        if let (Some(since), Some(old)) = (member.draining_since(), before.member(member.id())) {
+            assert_eq!(since, old.draining_since().unwrap_or(now), "nothing but its end begins it anew");
+        }
+        let drains = standing == Standing::Draining && member.verdict() == Verdict::Healthy;
+        let end = pool.picture().leaves_at(index);
+        assert!(end.is_none() || drains && end == pool.drains_until(member), "{member:?}");
+        assert_eq!(
+            pool.picture().takes_bound(index, now),
+            standing.takes_traffic() || end.is_some_and(|end| now < end)
+        );
     }
 }
 

@@ -28,6 +28,8 @@ pub struct Rules {
     pub aggregate: Option<Aggregate>,
     /// Latency gates.
     pub gates: Gates,
+    /// How long a member that drains goes on serving clients that are bound to it (health.md §7).
+    pub drain: Duration,
     /// False with `probe: off`: nobody is ever probed, and members start healthy.
     pub probed: bool,
     /// How long a member that its name or its file has lost is remembered: it returns with what was known of it
@@ -50,6 +52,7 @@ impl Default for Rules {
             tier_min_healthy_percent: None,
             aggregate: None,
             gates: Gates::default(),
+            drain: Duration::from_secs(600),
             probed: true,
             memory: Duration::from_secs(300),
             rolls: Vec::new(),

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
+use std::time::Duration;
 
 use super::Member;
 use crate::balance::{Balancer, Candidate, Form, Policy, Rings};
@@ -123,6 +124,13 @@ impl Roster {
     /// How the member at `index` stands.
     pub fn standing(&self, index: usize) -> Standing {
         self.picture.standings[index]
+    }
+
+    /// Whether a client that is bound to this member may go there at `now`: to one that serves, and to one that drains until
+    /// its pool's `drain` is over (health.md §7). It asks nothing of the pool's mode: also where nobody takes new requests,
+    /// whoever drains serves its own. Whether the member has room is another matter.
+    pub fn takes_bound(&self, now: Duration, id: MemberId) -> bool {
+        self.index_of(id).is_some_and(|index| self.picture.takes_bound(index, now))
     }
 
     /// Whether the pool answers 503 when nobody is healthy.

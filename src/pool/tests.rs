@@ -105,6 +105,19 @@ fn a_tunnel_counts_until_its_seat_is_given_back_and_hears_of_its_members_end() {
     assert_eq!((member.in_flight(), member.tunnels()), (0, 0));
 }
 
+#[test]
+fn a_bound_client_may_go_to_who_serves_and_for_a_while_to_who_drains() {
+    let pool = pool(Plan { rules: Rules { drain: ms(100), ..plan(0).rules }, ..plan(3) });
+    let ids = ids(&pool);
+    pool.administer(ms(1), ids[0], Admin::Draining);
+    pool.administer(ms(1), ids[1], Admin::Disabled);
+    let bound = |at| ids.iter().map(|id| pool.roster().takes_bound(ms(at), *id)).collect::<Vec<_>>();
+    assert_eq!((bound(100), bound(101)), (vec![true, false, true], vec![false, false, true]));
+    assert!(!pool.roster().takes_bound(ms(1), MemberId(u64::MAX)), "one that has left");
+    pool.report(ms(2), ids[2], 7, fail());
+    assert_eq!((picked(&pool), bound(50)), (ids[2], vec![true, false, true]), "nothing new goes there, in no fallback");
+}
+
 /// A request that lasted pinned the whole roster it was picked from.
 #[test]
 fn a_lease_keeps_no_roster() {

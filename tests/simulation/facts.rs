@@ -2,6 +2,7 @@
 
 use crate::model::Model;
 use pulsegate::health::{Admin, Change, Member, MemberId, Mode, Outcome, Pace, PoolHealth, Reason, Standing, Verdict};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// A pool as observed.
@@ -35,12 +36,13 @@ pub struct MemberFacts {
     pub cause: Option<Reason>,
     pub last: Option<(Outcome, Duration)>,
     pub pace: Pace,
+    pub leaves_at: Option<Duration>,
 }
 
 /// As the heart tells it.
 pub fn told(heart: &PoolHealth) -> Facts {
     let picture = heart.picture();
-    let member = |(m, standing): (&Member, &Standing)| MemberFacts {
+    let member = |(at, (m, standing)): (usize, (&Member, &Standing))| MemberFacts {
         name: m.spec().key.name.clone(),
         id: m.id(),
         admin: m.admin(),
@@ -55,6 +57,7 @@ pub fn told(heart: &PoolHealth) -> Facts {
         cause: m.cause(),
         last: m.last_sample().map(|(sample, at)| (sample.outcome, at)),
         pace: m.pace(),
+        leaves_at: picture.leaves_at(at),
     };
     Facts {
         mode: picture.mode,
@@ -64,7 +67,7 @@ pub fn told(heart: &PoolHealth) -> Facts {
         in_rotation: picture.in_rotation,
         total: picture.total,
         next_deadline: heart.next_deadline(),
-        members: heart.members().iter().zip(&picture.standings).map(member).collect(),
+        members: heart.members().iter().zip(&picture.standings).enumerate().map(member).collect(),
     }
 }
 
@@ -87,6 +90,7 @@ pub fn reckoned(model: &Model, ids: &[MemberId]) -> Facts {
         cause: fit.cause,
         last: fit.last,
         pace: fit.pace,
+        leaves_at: model.leaves_at(life, fit),
     });
     Facts {
         mode: stand.mode,
@@ -100,18 +104,21 @@ pub fn reckoned(model: &Model, ids: &[MemberId]) -> Facts {
     }
 }
 
-/// What must have been announced, once each, between two observations, in a fixed order.
-pub fn news(before: &Facts, after: &Facts) -> Vec<String> {
+/// What must have been announced, once each, between two observations, in a fixed order. `seen` is how everybody stood when
+/// last observed, those included who have left: who returns is compared with that.
+pub fn news(before: &Facts, seen: &BTreeMap<MemberId, MemberFacts>, after: &Facts) -> Vec<String> {
     let mut news = vec![];
     for m in &after.members {
-        let Some(was) = before.members.iter().find(|w| w.id == m.id) else { continue };
-        let member = m.id;
+        let Some(was) = seen.get(&m.id) else { continue };
+        let (member, stayed) = (m.id, before.members.iter().any(|w| w.id == m.id));
         if was.verdict != m.verdict {
             news.push(Change::Verdict { member, from: was.verdict, to: m.verdict });
-        } else if matches!(
-            (was.standing, m.standing),
-            (Standing::Kept, Standing::Ejected) | (Standing::Ejected, Standing::Kept)
-        ) {
+        } else if stayed
+            && matches!(
+                (was.standing, m.standing),
+                (Standing::Kept, Standing::Ejected) | (Standing::Ejected, Standing::Kept)
+            )
+        {
             news.push(Change::Place { member, from: was.standing, to: m.standing });
         }
         if was.admin != m.admin {
@@ -160,6 +167,7 @@ pub fn words(facts: &Facts) -> Vec<String> {
         words.push(format!("stands {:?}", m.standing));
         words.push(format!("{:?} {:?} pace", m.verdict, m.pace));
         words.extend(m.cause.map(|reason| format!("by {:?}", reason.class())));
+        words.extend(m.leaves_at.map(|_| "serves its own".to_owned()));
         words.extend(m.unverified.then(|| "unverified".to_owned()));
         words.extend((m.verdict == Verdict::Unhealthy && !m.proven).then(|| "never healthy".to_owned()));
     }
@@ -171,7 +179,7 @@ pub fn words(facts: &Facts) -> Vec<String> {
 }
 
 /// What a good set of histories has seen: words of [`words`] and [`kinds`].
-pub const WORDS: [&str; 36] = [
+pub const WORDS: [&str; 37] = [
     "Down",
     "Waiting",
     "Fallback",
@@ -199,6 +207,7 @@ pub const WORDS: [&str; 36] = [
     "by Unreachable",
     "by Wrong",
     "by Slow",
+    "serves its own",
     "unverified",
     "never healthy",
     "the cap bites",
@@ -231,10 +240,24 @@ pub fn differences(heart: &Facts, model: &Facts) -> Vec<String> {
 }
 
 fn one_a_line(m: &MemberFacts) -> String {
-    let MemberFacts { id, admin, verdict, proven, unverified, standing, window, streak, latency, since, cause, .. } = m;
+    let MemberFacts {
+        id,
+        admin,
+        verdict,
+        proven,
+        unverified,
+        standing,
+        window,
+        streak,
+        latency,
+        since,
+        cause,
+        leaves_at,
+        ..
+    } = m;
     format!(
         "id {id:?}\nadmin {admin:?}\nverdict {verdict:?}\nproven {proven}\nunverified {unverified}\nstanding {standing:?}\n\
-         window {window:?}\nstreak {streak}\nlatency {latency:?}\nsince {since:?}\ncause {cause:?}\nlast {:?}\npace {:?}",
+         window {window:?}\nstreak {streak}\nlatency {latency:?}\nsince {since:?}\ncause {cause:?}\nleaves at {leaves_at:?}\nlast {:?}\npace {:?}",
         m.last, m.pace
     )
 }

@@ -17,7 +17,7 @@ mod model;
 mod stand;
 mod world;
 
-use facts::Facts;
+use facts::{Facts, MemberFacts};
 use model::Model;
 use pulsegate::health::{MemberId, PoolHealth, Rules, Spec};
 use std::collections::BTreeMap;
@@ -70,6 +70,8 @@ struct Pair {
     /// The heart's ids of the model's identities, in the order they began.
     ids: Vec<MemberId>,
     facts: Facts,
+    /// How everybody stood when last observed, whoever has left included.
+    seen: BTreeMap<MemberId, MemberFacts>,
 }
 
 /// How often each thing was seen to happen.
@@ -101,8 +103,9 @@ impl Pair {
         guarded(|| {
             let heart = PoolHealth::new(now, history.rules.clone(), history.specs.clone());
             let model = Model::new(now, history.rules.clone(), history.specs.clone());
-            let mut pair = Pair { facts: facts::told(&heart), heart, model, ids: vec![] };
+            let mut pair = Pair { facts: facts::told(&heart), heart, model, ids: vec![], seen: BTreeMap::new() };
             pair.check()?;
+            pair.look();
             Ok(pair)
         })
     }
@@ -115,7 +118,8 @@ impl Pair {
             if !told.iter().map(facts::rank).is_sorted() {
                 return Err(vec![format!("announced out of order: {told:?}")]);
             }
-            let (told, expected) = (facts::in_order(&told), facts::news(&before, &self.facts));
+            let (told, expected) = (facts::in_order(&told), facts::news(&before, &self.seen, &self.facts));
+            self.look();
             if told == expected {
                 Ok(facts::kinds(&told))
             } else {
@@ -145,6 +149,10 @@ impl Pair {
                 heart.advance(now)
             }
         }
+    }
+
+    fn look(&mut self) {
+        self.seen.extend(self.facts.members.iter().map(|member| (member.id, member.clone())));
     }
 
     /// Compares everything observable.

@@ -7,7 +7,7 @@
 
 use crate::fit::{Fit, fit};
 use crate::stand::{Stand, stand};
-use pulsegate::health::{Admin, Initial, Judge, Outcome, Reason, Rules, Sample, Spec};
+use pulsegate::health::{Admin, Initial, Judge, Outcome, Reason, Rules, Sample, Spec, Verdict};
 use std::time::Duration;
 
 /// What happened to one member, in order.
@@ -36,6 +36,8 @@ pub struct Life {
     pub turns: Vec<(usize, Duration, Turn)>,
     /// Whether its last sample was over the relative gate.
     over: bool,
+    /// Since when it drains.
+    draining: Option<Duration>,
 }
 
 /// A pool, and everything that happened to it.
@@ -117,7 +119,8 @@ impl Model {
                 }
                 (None, None) => {
                     let turns = vec![(self.events, now, Turn::Born(self.initial(), self.rules.judge))];
-                    self.lives.push(Life { id: self.born, admin: spec.admin, spec, turns, over: false });
+                    let id = self.born;
+                    self.lives.push(Life { id, admin: spec.admin, spec, turns, over: false, draining: None });
                     self.born += 1;
                     continue;
                 }
@@ -194,8 +197,19 @@ impl Model {
         (if slow { Outcome::Fail(Reason::Slow) } else { sample.outcome }, over)
     }
 
+    /// health.md §7: "until `drain` is over", of a healthy member whose tier, if any, serves.
+    pub fn leaves_at(&self, life: &Life, fit: &Fit) -> Option<Duration> {
+        let serves = self.stand.tier.is_none_or(|tier| tier == life.spec.tier) && life.spec.key.address.is_some();
+        life.draining.filter(|_| serves && fit.verdict == Verdict::Healthy).map(|since| since + self.rules.drain)
+    }
+
     /// Everything again from every member's whole life, the time, and who was ejected before.
     fn settle(&mut self, now: Duration) {
+        for life in &mut self.lives {
+            // "0 stands as `draining`".
+            let drains = life.admin == Admin::Draining || life.admin == Admin::Enabled && life.spec.weight == 0;
+            life.draining = if drains { life.draining.or(Some(now)) } else { None };
+        }
         let fits = self.fits();
         self.stand = stand(&self.rules, &self.lives, &fits, &self.stand.out, now >= self.deadline);
     }

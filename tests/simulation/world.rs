@@ -231,6 +231,7 @@ fn rules(dice: &mut Dice) -> Rules {
         tier_min_healthy_percent: dice.one_of(&[None, None, Some(0), Some(34), Some(50), Some(100)]),
         aggregate: None,
         gates,
+        drain: Duration::from_millis(dice.one_of(&[0, 400, 5_000])),
         probed: !dice.chance(5),
         memory: Duration::from_millis(dice.one_of(&[0, 400, 5_000, 60_000])),
         rolls: Vec::new(),

@@ -27,6 +27,8 @@ pub struct Known {
     pub admin: Admin,
     /// Since when.
     pub admin_since: Duration,
+    /// Since when it drains; `None` where it does not.
+    pub draining_since: Option<Duration>,
     /// Its rank.
     pub tier: u8,
     /// As configured.
@@ -54,6 +56,7 @@ impl Facts {
                 since: member.since(),
                 admin: member.admin(),
                 admin_since: member.admin_since(),
+                draining_since: member.draining_since(),
                 tier: member.spec().tier,
                 weight: member.spec().weight,
                 window: member.window(),

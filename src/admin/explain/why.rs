@@ -178,10 +178,7 @@ fn out(led: &Led, known: &Known, live: &Member, standing: Standing) -> String {
     let picture = led.outlook.roster.picture();
     match standing {
         Standing::Disabled => format!("disabled since {}", moment(known.admin_since)),
-        Standing::Draining if known.admin == Admin::Draining => {
-            format!("draining since {}: {} in flight", moment(known.admin_since), live.in_flight())
-        }
-        Standing::Draining => format!("draining: its weight is 0; {} in flight", live.in_flight()),
+        Standing::Draining => draining(known, live),
         _ if live.address().is_none() => {
             let trouble = known.trouble.as_deref().unwrap_or("nothing is known of it yet");
             format!("without an address: {trouble}")
@@ -196,6 +193,12 @@ fn out(led: &Led, known: &Known, live: &Member, standing: Standing) -> String {
         },
         Standing::Healthy | Standing::Kept | Standing::Fallback => format!("left out: {}", evidence(known)),
     }
+}
+
+fn draining(known: &Known, live: &Member) -> String {
+    let light = if known.admin == Admin::Draining { "" } else { ", its weight is 0" };
+    let since = known.draining_since.map(|since| format!(" since {}", moment(since))).unwrap_or_default();
+    format!("draining{since}{light}: {} in flight", live.in_flight())
 }
 
 fn picked(led: &Led, live: &Member) -> String {
