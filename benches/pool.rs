@@ -38,7 +38,14 @@ fn plan_of(members: u32, policy: Policy) -> Plan {
         let key = Key { name: address.to_string(), address: Some(address), tls: false };
         Spec { key, weight: 1, split: 1, tier: 0, admin: Admin::Enabled, source: None, roll: None, fingerprint: 0 }
     };
-    Plan { rules, policy, budget_percent: 20, members: (0..members).map(member).collect(), limits: Limits::default() }
+    Plan {
+        rules,
+        observed: None,
+        policy,
+        budget_percent: 20,
+        members: (0..members).map(member).collect(),
+        limits: Limits::default(),
+    }
 }
 
 fn pool(criterion: &mut Criterion) {

@@ -182,6 +182,6 @@ fn pool(policy: Policy, members: u32, limits: Limits) -> Pool {
         fingerprint: 0,
     };
     let members = (0..members).map(member).collect();
-    let plan = Plan { rules, policy, budget_percent: 20, members, limits };
+    let plan = Plan { rules, observed: None, policy, budget_percent: 20, members, limits };
     Pool::new("web", Duration::ZERO, plan, Arc::default())
 }

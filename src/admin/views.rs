@@ -13,7 +13,7 @@ use crate::clock;
 use crate::control::Control;
 use crate::discovery::SourceState;
 use crate::health::{self, Aggregate, Census, MemberId, Outcome, PoolHealth, Standing, Verdict};
-use crate::pool;
+use crate::pool::{self, Shadow};
 use crate::snapshot::Served;
 
 /// One pool.
@@ -55,8 +55,53 @@ pub struct PoolView {
     turned_away: u64,
     /// Services and files that say who is a member; none where proxy.yaml alone does.
     sources: Vec<SourceView>,
+    /// How it would be with the rules that are tried; null where none is.
+    observed: Option<ObservedView>,
     /// All of them.
     members: Vec<MemberView>,
+}
+
+/// How a pool would be if the rules that are tried were in force.
+#[derive(Debug, Serialize, ToSchema)]
+struct ObservedView {
+    /// The rules, as they are written; `probe` is the whole probe.
+    rules: Vec<&'static str>,
+    /// How it would stand as a whole.
+    #[schema(schema_with = words::state)]
+    state: &'static str,
+    /// How it would serve.
+    #[schema(schema_with = words::mode)]
+    mode: &'static str,
+    /// The tier that would; null where none would.
+    tier: Option<u8>,
+    /// Members of that tier that would take traffic.
+    in_rotation: usize,
+    /// Members of that tier; of the pool, where no tier would serve.
+    total: usize,
+    /// How many of that tier the cap would allow to be out.
+    ejectable: usize,
+    /// How many of them would be.
+    ejected: usize,
+}
+
+/// How a member would be if they were.
+#[derive(Debug, Serialize, ToSchema)]
+struct ObservedMemberView {
+    /// What its judge would say.
+    #[schema(schema_with = words::verdict)]
+    verdict: &'static str,
+    /// What would follow for traffic.
+    #[schema(schema_with = words::standing)]
+    standing: &'static str,
+    /// Since when it would have this verdict.
+    #[schema(format = DateTime)]
+    since: String,
+    /// The word of the fail that would have ejected it; null where it would not be ejected.
+    ejected_because: Option<&'static str>,
+    /// Its last samples, by the rules that are tried.
+    window: WindowView,
+    /// Passes in a row by them; negative: fails in a row.
+    streak: i64,
 }
 
 /// What a pool's state is made of: both must hold.
@@ -157,6 +202,8 @@ pub struct MemberView {
     next_probe_at: Option<String>,
     /// What its last probe taught.
     last_probe: Option<ProbeView>,
+    /// How it would be with the rules that are tried; null where none is.
+    observed: Option<ObservedMemberView>,
 }
 
 /// A member's last samples, as many as its judge looks at.
@@ -204,10 +251,11 @@ impl PoolView {
         let (next, origins) = (next_probes(control, pool), Origins::new(control, pool));
         let in_flight = pool.live.in_flight();
         let sources = control.desk().sources(&pool.config).into_iter().map(SourceView::new).collect();
-        pool.live.read(|health, live| {
+        pool.live.read_both(|health, shadow, live| {
             let picture = health.picture();
-            let members = (0..live.len())
-                .map(|index| MemberView::new(health, live, index, next.get(index).copied().flatten(), &origins));
+            let members = (0..live.len()).map(|index| {
+                MemberView::new((health, shadow), live, index, next.get(index).copied().flatten(), &origins)
+            });
             PoolView {
                 name: pool.config.name.clone(),
                 state: picture.state.as_str(),
@@ -226,9 +274,47 @@ impl PoolView {
                 queue: QueueView::new(pool.live.queue()),
                 turned_away: pool.live.turned_away(),
                 sources,
+                observed: shadow.map(ObservedView::new),
                 members: members.collect(),
             }
         })
+    }
+}
+
+impl ObservedView {
+    fn new(shadow: &Shadow) -> ObservedView {
+        let picture = shadow.health().picture();
+        ObservedView {
+            rules: shadow.keys().to_vec(),
+            state: picture.state.as_str(),
+            mode: picture.mode.as_str(),
+            tier: picture.tier,
+            in_rotation: picture.in_rotation,
+            total: picture.total,
+            ejectable: picture.ejectable,
+            ejected: picture.ejected,
+        }
+    }
+}
+
+impl ObservedMemberView {
+    fn new(shadow: &Shadow, index: usize) -> Option<ObservedMemberView> {
+        let health = shadow.health();
+        let (member, standing) = (health.members().get(index)?, *health.picture().standings.get(index)?);
+        Some(ObservedMemberView {
+            verdict: member.verdict().as_str(),
+            standing: standing.as_str(),
+            since: time_of(member.since()),
+            ejected_because: because(member, standing),
+            window: WindowView::new(member.window()),
+            streak: member.streak(),
+        })
+    }
+}
+
+impl WindowView {
+    fn new(window: health::Window) -> WindowView {
+        WindowView { passes: window.passes, shown: window.shown, size: window.size, required: window.required }
     }
 }
 
@@ -258,21 +344,21 @@ impl MemberView {
     /// The member of this id.
     pub fn find(control: &Control, pool: &Served, id: MemberId) -> Option<MemberView> {
         let (next, origins) = (next_probes(control, pool), Origins::new(control, pool));
-        pool.live.read(|health, live| {
+        pool.live.read_both(|health, shadow, live| {
             let index = live.iter().position(|member| member.id() == id)?;
-            Some(MemberView::new(health, live, index, next.get(index).copied().flatten(), &origins))
+            Some(MemberView::new((health, shadow), live, index, next.get(index).copied().flatten(), &origins))
         })
     }
 
     fn new(
-        health: &PoolHealth,
+        (health, shadow): (&PoolHealth, Option<&Shadow>),
         live: &[Arc<pool::Member>],
         index: usize,
         next: Option<Duration>,
         origins: &Origins,
     ) -> MemberView {
         let (member, live, standing) = (&health.members()[index], &live[index], health.picture().standings[index]);
-        let (spec, window) = (member.spec(), member.window());
+        let (spec, shown) = (member.spec(), pool::shown(health, shadow, index));
         let origin = origins.of(&spec.key);
         MemberView {
             address: live.label().to_string(),
@@ -288,15 +374,10 @@ impl MemberView {
             resolved: spec.key.address.is_some(),
             unresolved_because: origin.and_then(|o| o.trouble.clone()).filter(|_| spec.key.address.is_none()),
             source: origin.and_then(|o| o.source.clone()),
-            window: WindowView {
-                passes: window.passes,
-                shown: window.shown,
-                size: window.size,
-                required: window.required,
-            },
-            streak: member.streak(),
+            window: WindowView::new(shown.window()),
+            streak: shown.streak(),
             since: time_of(member.since()),
-            latency_ms: member.latency().map(millis),
+            latency_ms: shown.latency().map(millis),
             peak_ms: live.form(clock::monotonic()).and_then(|form| form.peak()).map(millis),
             in_flight: live.in_flight(),
             tunnels: live.tunnels(),
@@ -305,7 +386,8 @@ impl MemberView {
             max_connections: live.capacity().max_connections,
             ejected_because: because(member, standing),
             next_probe_at: next.map(time_of),
-            last_probe: member.last_probe().map(|(sample, at)| ProbeView::new(sample, at)),
+            last_probe: shown.last_probe().map(|(sample, at)| ProbeView::new(sample, at)),
+            observed: shadow.and_then(|shadow| ObservedMemberView::new(shadow, index)),
         }
     }
 }

@@ -49,6 +49,7 @@ impl Stage {
         let pool = |(name, pool): (&String, &Arc<config::Pool>)| {
             let plan = Plan {
                 rules: pool.rules.clone(),
+                observed: None,
                 policy: Policy::RoundRobin,
                 budget_percent: 20,
                 members: (1..=4).map(spec).collect(),

@@ -46,6 +46,7 @@ pub(super) fn advise(config: &Config, file: &File, at: At<'_>, problems: &mut Pr
             None => unprobed(pool, keys, at, problems),
             Some(probe) => probed(pool, probe, keys, at, problems),
         }
+        observed(pool, at, problems);
         tls(pool, at, problems);
         retries(pool, keys, at, problems);
         room(pool, at, problems);
@@ -206,7 +207,8 @@ fn probed(pool: &Pool, probe: &Probe, keys: &PoolKeys, at: At<'_>, problems: &mu
         problems.warn(at.key("expect").key("status"), message);
     }
     proof(probe, at.key("auth"), problems);
-    let gates = &pool.rules.gates;
+    let watched = pool.observed.as_ref().filter(|observed| observed.has_probe());
+    let gates = &watched.map_or(&pool.rules, |observed| &observed.rules).gates;
     if gates.max_latency.is_some_and(|gate| gate >= probe.timeout) {
         let message =
             format!("`max_latency` has no effect: the timeout, {}, comes first", spell_duration(probe.timeout));
@@ -216,6 +218,44 @@ fn probed(pool: &Pool, probe: &Probe, keys: &PoolKeys, at: At<'_>, problems: &mu
     if gates.max_latency_ratio.is_some() && largest <= RATIO_NEEDS && !pool.is_discovered() {
         let message =
             format!("`max_latency_ratio` has no effect with fewer than {} members in a tier", RATIO_NEEDS + 1);
+        problems.warn(at.key("max_latency_ratio"), message);
+    }
+    if gates.max_latency_ratio.is_none() && at.key("latency_floor").exists() {
+        problems.warn(at.key("latency_floor"), "`latency_floor` has no effect without `max_latency_ratio`");
+    }
+}
+
+/// Rules that are tried, and what their number cannot show.
+fn observed(pool: &Pool, at: At<'_>, problems: &mut Problems) {
+    let (Some(observed), name) = (&pool.observed, &pool.name) else { return };
+    let serving = pool.members.iter().filter(|member| member.state != Admin::Disabled).count();
+    if observed.has_probe() {
+        if serving > 1 || pool.is_discovered() {
+            let message = format!(
+                "pool \"{name}\": its probe only observes and nobody is judged, so a dead member keeps its share of the traffic"
+            );
+            problems.warn(at.key("probe").key("observe"), message);
+        }
+        return;
+    }
+    let at = at.key("observe");
+    if observed.rules == pool.rules {
+        problems.warn(at, "what `observe` tries is in force already, so there is nothing to tell; write other numbers");
+        return;
+    }
+    let gates = &observed.rules.gates;
+    if let Some(probe) = &pool.probe
+        && at.key("max_latency").exists()
+        && gates.max_latency.is_some_and(|gate| gate >= probe.timeout)
+    {
+        let message =
+            format!("`max_latency` would have no effect: the timeout, {}, comes first", spell_duration(probe.timeout));
+        problems.warn(at.key("max_latency"), message);
+    }
+    let largest = tier_sizes(pool).into_values().max().unwrap_or_default();
+    if at.key("max_latency_ratio").exists() && largest <= RATIO_NEEDS && !pool.is_discovered() {
+        let message =
+            format!("`max_latency_ratio` would have no effect with fewer than {} members in a tier", RATIO_NEEDS + 1);
         problems.warn(at.key("max_latency_ratio"), message);
     }
     if gates.max_latency_ratio.is_none() && at.key("latency_floor").exists() {

@@ -193,6 +193,8 @@ pub struct Pool {
     pub files: Vec<PathBuf>,
     /// Verdicts and standings.
     pub rules: Rules,
+    /// Rules that are only tried; `None`: none is.
+    pub observed: Option<Arc<Observed>>,
     /// `None` with `probe: off`.
     pub probe: Option<Arc<Probe>>,
     /// Who gets the next request.
@@ -221,6 +223,25 @@ pub struct Pool {
     pub remediation: Option<Remediation>,
     /// Only one of its members may be enabled: it has no probes, and is to be as Front Door's pools are (case F8).
     pub only_one_enabled: bool,
+}
+
+/// Rules that are tried beside those in force, and change nothing (health.md §10).
+#[derive(Debug, Clone, PartialEq)]
+pub struct Observed {
+    /// What the pool would be judged by if they were in force.
+    pub rules: Rules,
+    /// Which of the rules they are, as they are written: `max_latency`; `probe` where the whole probe is.
+    pub keys: Vec<&'static str>,
+}
+
+impl Observed {
+    /// What stands for the whole probe.
+    pub const PROBE: &'static str = "probe";
+
+    /// Whether the whole probe only observes.
+    pub fn has_probe(&self) -> bool {
+        self.keys.contains(&Observed::PROBE)
+    }
 }
 
 /// When and how members are replaced (health.md §10).

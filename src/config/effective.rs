@@ -11,9 +11,9 @@ use super::access_log::{AccessLog, LogFilter, LogFormat, Sink, spell_sample};
 use super::alert::{Alert, Trigger};
 use super::diagnostics::Diagnostics;
 use super::domain::{
-    Action, Alpn, Capacity, Composite, Config, GrpcProbe, HashKey, HttpProbe, Idle, Limits, Listener, Member, Passive,
-    Pool, Probe, ProbeKind, ProbeMethod, Publish, Queue, Remediation, Resolver, Retries, Service, Tls, Tunnels,
-    Upstream, UpstreamHost, Webhook,
+    Action, Alpn, Capacity, Composite, Config, GrpcProbe, HashKey, HttpProbe, Idle, Limits, Listener, Member, Observed,
+    Passive, Pool, Probe, ProbeKind, ProbeMethod, Publish, Queue, Remediation, Resolver, Retries, Service, Tls,
+    Tunnels, Upstream, UpstreamHost, Webhook,
 };
 use super::probe::ANY;
 use super::proof::{Proof, Secret};
@@ -159,9 +159,13 @@ fn listener(listener: &Listener) -> Value {
 }
 
 fn pool(pool: &Pool) -> Value {
+    // As it is written: a probe that only observes has a judge and an `initial` all the same.
+    let watched = pool.observed.as_ref().filter(|observed| observed.has_probe());
+    let of_probe = watched.map_or(&pool.rules, |observed| &observed.rules);
+    let initial = of_probe.initial;
     let Rules {
         judge: _,
-        initial,
+        initial: _,
         initial_wait,
         max_unhealthy_percent,
         min_ejected,
@@ -186,7 +190,7 @@ fn pool(pool: &Pool) -> Value {
         ("initial", Some(json!(initial_word(initial)))),
         ("initial_wait", Some(span(initial_wait))),
         ("drain", Some(span(drain))),
-        ("probe", Some(pool.probe.as_ref().map_or(json!("off"), |p| probe(p, &pool.rules)))),
+        ("probe", Some(pool.probe.as_ref().map_or(json!("off"), |p| probe(p, of_probe, watched.is_some())))),
         ("upstream", Some(upstream(&pool.upstream))),
         ("retries", Some(retries(pool.retries))),
         ("passive", Some(passive(pool.passive))),
@@ -200,7 +204,36 @@ fn pool(pool: &Pool) -> Value {
         ("max_connections", pool.capacity.max_connections.map(|most| json!(most))),
         ("queue", pool.queue.map(queue)),
         ("remediation", Some(pool.remediation.as_ref().map_or(json!("off"), remediation))),
+        ("observe", pool.observed.as_deref().and_then(observe)),
     ])
+}
+
+/// The rules that are tried, and only those.
+fn observe(observed: &Observed) -> Option<Value> {
+    let rules = &observed.rules;
+    let value = |key: &str| match key {
+        "max_unhealthy_percent" => Some(json!(rules.max_unhealthy_percent)),
+        "min_ejected" => Some(json!(rules.min_ejected)),
+        "on_all_unhealthy" => Some(json!(on_all_unhealthy_word(rules.on_all_unhealthy))),
+        "tier_min_healthy_percent" => rules.tier_min_healthy_percent.map(|percent| json!(percent)),
+        "aggregate" => rules.aggregate.map(aggregate),
+        "window" | "consecutive" => Some(judge(rules.judge).1),
+        "max_latency" => rules.gates.max_latency.map(span),
+        "max_latency_ratio" => rules.gates.max_latency_ratio.map(|ratio| json!(ratio)),
+        "latency_floor" => Some(span(rules.gates.latency_floor)),
+        _ => None,
+    };
+    let keys: Map<String, Value> =
+        observed.keys.iter().filter_map(|key| Some(((*key).to_owned(), value(key)?))).collect();
+    (!keys.is_empty()).then_some(Value::Object(keys))
+}
+
+/// The judge's key and its numbers.
+fn judge(judge: Judge) -> (&'static str, Value) {
+    match judge {
+        Judge::Window { size, required } => ("window", json!({ "size": size, "required": required })),
+        Judge::Consecutive { failures, passes } => ("consecutive", json!({ "failures": failures, "passes": passes })),
+    }
 }
 
 fn remediation(remediation: &Remediation) -> Value {
@@ -353,16 +386,13 @@ fn balance(policy: &Policy, hash_key: Option<&HashKey>) -> Value {
     }
 }
 
-fn probe(probe: &Probe, rules: &Rules) -> Value {
+fn probe(probe: &Probe, rules: &Rules, only_observes: bool) -> Value {
     let kind = match &probe.kind {
         ProbeKind::Tcp => object([("kind", Some(json!("tcp")))]),
         ProbeKind::Http(http) => self::http(http),
         ProbeKind::Grpc(grpc) => self::grpc(grpc),
     };
-    let (window, consecutive) = match rules.judge {
-        Judge::Window { size, required } => (Some(json!({ "size": size, "required": required })), None),
-        Judge::Consecutive { failures, passes } => (None, Some(json!({ "failures": failures, "passes": passes }))),
-    };
+    let (judge, numbers) = judge(rules.judge);
     let pace = object([
         ("port", probe.port.map(|port| json!(port))),
         ("reuse", probe.reuse.then_some(json!(true))),
@@ -372,11 +402,11 @@ fn probe(probe: &Probe, rules: &Rules) -> Value {
         ("fast_interval", Some(span(probe.fast_interval))),
         ("timeout", Some(span(probe.timeout))),
         ("idle", Some(probe.idle.map_or_else(|| json!("off"), idle))),
-        ("window", window),
-        ("consecutive", consecutive),
+        (judge, Some(numbers)),
         ("max_latency", rules.gates.max_latency.map(span)),
         ("max_latency_ratio", rules.gates.max_latency_ratio.map(|ratio| json!(ratio))),
         ("latency_floor", Some(span(rules.gates.latency_floor))),
+        ("observe", only_observes.then_some(json!(true))),
     ]);
     let merged: Map<String, Value> =
         [kind, pace].into_iter().filter_map(|part| part.as_object().cloned()).flatten().collect();

@@ -158,6 +158,22 @@ pub(super) struct PoolKeys {
     pub(super) each_member: Option<CapacityKeys>,
     pub(super) queue: Option<QueueKeys>,
     pub(super) remediation: Option<Or<Off, RemediationKeys>>,
+    pub(super) observe: Option<ObserveKeys>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, expecting = "the rules to try, as in `{ max_latency: 500ms }`")]
+pub(super) struct ObserveKeys {
+    pub(super) max_unhealthy_percent: Written<u64>,
+    pub(super) min_ejected: Written<u64>,
+    pub(super) on_all_unhealthy: Written<OnAllUnhealthy>,
+    pub(super) tier_min_healthy_percent: Written<u64>,
+    pub(super) aggregate: Option<AggregateKeys>,
+    pub(super) window: Option<WindowKeys>,
+    pub(super) consecutive: Option<ConsecutiveKeys>,
+    pub(super) max_latency: Written<Duration>,
+    pub(super) max_latency_ratio: Written<f64>,
+    pub(super) latency_floor: Written<Duration>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -291,6 +307,7 @@ pub(super) struct ProbeKeys {
     pub(super) max_latency: Written<Duration>,
     pub(super) max_latency_ratio: Written<f64>,
     pub(super) latency_floor: Written<Duration>,
+    pub(super) observe: Written<bool>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -331,14 +348,14 @@ pub(super) struct ExpectKeys {
     pub(super) body: Written<Text>,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
 #[serde(default, deny_unknown_fields, expecting = "a mapping such as `{ size: 5, required: 3 }`")]
 pub(super) struct WindowKeys {
     pub(super) size: Written<u64>,
     pub(super) required: Written<u64>,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
 #[serde(default, deny_unknown_fields, expecting = "a mapping such as `{ failures: 3, passes: 1 }`")]
 pub(super) struct ConsecutiveKeys {
     pub(super) failures: Written<u64>,

@@ -49,12 +49,22 @@ pub(super) fn judge(keys: &ProbeKeys, preset: Option<Preset>, base: &Base, read:
     }
 }
 
+/// Why the relative gate cannot go with `judge`; `None`: it can.
+pub(super) fn hasty(judge: Judge) -> Option<String> {
+    let remedy = match judge {
+        Judge::Consecutive { failures: 1, .. } => "write `failures: 2` or more".to_owned(),
+        Judge::Window { size: 1, .. } => "write a window such as `{ size: 5, required: 3 }`".to_owned(),
+        Judge::Window { size, required } if size == required => format!("write `required: {}` or less", size - 1),
+        Judge::Consecutive { .. } | Judge::Window { .. } => return None,
+    };
+    Some(format!(
+        "`max_latency_ratio` needs a judge that takes two fails or more to eject: one slow answer proves nothing; {remedy}, or \
+         leave it out"
+    ))
+}
+
 /// The latency gates.
 pub(super) fn gates(keys: &ProbeKeys, judge: Judge, read: &mut Reading<'_>) -> Gates {
-    let one_fail_is_enough = match judge {
-        Judge::Consecutive { failures, .. } => failures == 1,
-        Judge::Window { size, required } => size == required,
-    };
     let ratio = keys.max_latency_ratio.map(|Spelled(ratio)| ratio);
     if let Some(ratio) = ratio {
         if ratio <= 1.0 || ratio > 1000.0 {
@@ -62,19 +72,8 @@ pub(super) fn gates(keys: &ProbeKeys, judge: Judge, read: &mut Reading<'_>) -> G
                 "max_latency_ratio",
                 format!("`max_latency_ratio` cannot be {ratio}; write more than 1, up to 1000"),
             );
-        } else if one_fail_is_enough {
-            let remedy = match judge {
-                Judge::Consecutive { .. } => "write `failures: 2` or more".to_owned(),
-                Judge::Window { size: 1, .. } => "write a window such as `{ size: 5, required: 3 }`".to_owned(),
-                Judge::Window { size, .. } => format!("write `required: {}` or less", size - 1),
-            };
-            read.error(
-                "max_latency_ratio",
-                format!(
-                    "`max_latency_ratio` needs a judge that takes two fails or more to eject: one slow answer proves nothing; \
-                     {remedy}, or leave it out"
-                ),
-            );
+        } else if let Some(why) = hasty(judge) {
+            read.error("max_latency_ratio", why);
         }
     }
     Gates {

@@ -24,6 +24,7 @@ mod hints;
 mod judge;
 mod marks;
 mod member;
+mod observe;
 mod parse;
 mod places;
 mod pool;

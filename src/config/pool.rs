@@ -8,6 +8,7 @@ use super::capacity::{capacity, queue};
 use super::domain::{Capacity, HashKey, Member, Pool, Retries, Tunnels, Upstream, UpstreamHost};
 use super::file::{AggregateKeys, PoolKeys, RetryKeys, TunnelKeys, UpstreamKeys};
 use super::member::{Listed, listed};
+use super::observe::{observed, unjudged};
 use super::preset::{Base, Preset};
 use super::probe::{self, Probing};
 use super::reading::{DAY, Reading, TICK};
@@ -38,9 +39,12 @@ pub(super) fn pool(name: &str, keys: &PoolKeys, memory: Duration, mut read: Read
     let (balance, hash_key) = balance(keys, &base, &mut read);
     let remediation = remediation(name, keys.remediation.as_ref(), probing.probe.as_ref(), &mut read);
     let rolls = files.iter().map(|path| path.display().to_string().into()).collect();
+    let judged = Rules { memory, rolls, ..rules(keys, preset, &base, &probing, &mut read) };
+    let observed = observed(name, keys, preset, &base, &probing, &judged, &mut read).map(Arc::new);
     Pool {
         name: name.to_owned(),
-        rules: Rules { memory, rolls, ..rules(keys, preset, &base, &probing, &mut read) },
+        rules: if probing.only_observes { unjudged(judged) } else { judged },
+        observed,
         balance,
         hash_key,
         retries: keys.retries.as_ref().map_or_else(Retries::default, |r| retries(r, read.under("retries"))),
@@ -52,7 +56,7 @@ pub(super) fn pool(name: &str, keys: &PoolKeys, memory: Duration, mut read: Read
         capacity: capacity(&keys.max_in_flight, &keys.max_connections, &mut read),
         queue: keys.queue.as_ref().and_then(|keys| queue(keys, read.under("queue"))),
         remediation,
-        only_one_enabled: preset == Some(Preset::FrontDoor) && probing.probe.is_none(),
+        only_one_enabled: preset == Some(Preset::FrontDoor) && (probing.probe.is_none() || probing.only_observes),
         probe: probing.probe.map(Arc::new),
         upstream,
         each_member,
@@ -96,7 +100,7 @@ fn rules(keys: &PoolKeys, preset: Option<Preset>, base: &Base, probing: &Probing
     }
 }
 
-fn aggregate(keys: &AggregateKeys, mut read: Reading<'_>) -> Aggregate {
+pub(super) fn aggregate(keys: &AggregateKeys, mut read: Reading<'_>) -> Aggregate {
     let base = Aggregate::default();
     if keys.min_healthy == Some(Spelled(0)) {
         read.error("min_healthy", "`min_healthy: 0` would call a pool healthy in which nobody is; write at least 1");

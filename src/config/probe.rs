@@ -32,6 +32,8 @@ pub(super) struct Probing {
     pub(super) probe: Option<Probe>,
     pub(super) judge: Judge,
     pub(super) gates: Gates,
+    /// It judges nothing, and its samples are only shown.
+    pub(super) only_observes: bool,
 }
 
 /// What `probe:` means in the pool that `pool` stands on.
@@ -46,20 +48,15 @@ pub(super) fn probing(
 ) -> Probing {
     let bare = ProbeKeys::default();
     // Nobody is judged; our own judge stands in, whatever the preset.
-    let unprobed = Probing { probe: None, judge: Base::of(None).judge, gates: Gates::default() };
+    let unprobed = Probing { probe: None, judge: Base::of(None).judge, gates: Gates::default(), only_observes: false };
     let bare_kind = if preset.is_none() { Kind::Tcp } else { Kind::Http };
     let (keys, kind) = match written {
         // The probe was written and refused: say nothing of what it lacks.
         None if pool.at.lost("probe") => return unprobed,
         None => (&bare, bare_kind),
         Some(Or::Word(ProbeWord::Off)) => {
-            let enabled = listed.members.iter().filter(|m| m.state == Admin::Enabled).count();
-            let has = match listed.services.is_empty() && listed.files.is_empty() {
-                true => (enabled > 1).then(|| format!("has {enabled} enabled members")),
-                false => Some("takes as many members as its sources name".to_owned()),
-            };
-            if let Some(has) = has.filter(|_| preset == Some(Preset::FrontDoor)) {
-                pool.error("probe", format!("preset front_door needs probes: pool \"{name}\" {has}"));
+            if let Some(why) = needs_probes(name, preset, listed) {
+                pool.error("probe", why);
             }
             return unprobed;
         }
@@ -87,12 +84,28 @@ pub(super) fn probing(
     let port = read.count("port", &keys.port, 1..=u16::MAX);
     let judge = judge(keys, preset, base, &mut read);
     let gates = gates(keys, judge, &mut read);
+    let only_observes = keys.observe.is_some_and(|Spelled(observe)| observe);
+    if let Some(why) = needs_probes(name, preset, listed).filter(|_| only_observes) {
+        read.error("observe", format!("{why}, and this one would judge nobody"));
+    }
     let reuse = keys.reuse.is_some_and(|Spelled(reuse)| reuse) && kind != ProbeKind::Tcp;
     Probing {
         probe: Some(Probe { kind, port, reuse, bind, auth, interval, fast_interval, timeout, idle }),
         judge,
         gates,
+        only_observes,
     }
+}
+
+/// Why the members of the pool have to be judged by probes.
+fn needs_probes(name: &str, preset: Option<Preset>, listed: &Listed) -> Option<String> {
+    let enabled = listed.members.iter().filter(|m| m.state == Admin::Enabled).count();
+    let has = match listed.services.is_empty() && listed.files.is_empty() {
+        true => (enabled > 1).then(|| format!("has {enabled} enabled members")),
+        false => Some("takes as many members as its sources name".to_owned()),
+    };
+    let has = has.filter(|_| preset == Some(Preset::FrontDoor))?;
+    Some(format!("preset front_door needs probes: pool \"{name}\" {has}"))
 }
 
 /// Interval, fast interval and timeout: what is not written is at most the interval, what is written must be.

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use super::Member;
+use super::{Member, Shadow};
 use crate::balance::{Policy, Rings};
 use crate::health::{self, Admin, Change, MemberId, PoolHealth, Verdict};
 
@@ -19,6 +19,8 @@ const TOO_SMALL_TO_REST: usize = 100;
 /// What only one writer at a time may touch.
 pub(super) struct Board {
     pub(super) health: PoolHealth,
+    /// How it would be; `None`: no rule is tried.
+    pub(super) shadow: Option<Box<Shadow>>,
     pub(super) policy: Policy,
     /// Of the members, where requests go by a key: for as long as the members are the same.
     pub(super) rings: Option<Arc<Rings>>,
@@ -45,6 +47,11 @@ impl Board {
         self.former.iter().filter_map(Weak::upgrade).filter(|member| member.is_in_use()).collect()
     }
 
+    /// The member at `index` as its samples show it: of a pool whose probe only observes, they come to the shadow alone.
+    pub(super) fn shown(&self, index: usize) -> &health::Member {
+        shown(&self.health, self.shadow.as_deref(), index)
+    }
+
     /// Requests on its members, those that have left included.
     pub(super) fn in_flight(&self) -> u32 {
         let former = self.former();
@@ -57,6 +64,12 @@ impl Board {
         let rest = if members < TOO_SMALL_TO_REST { Duration::ZERO } else { REST_PER_MEMBER * members as u32 };
         self.roster_is_stale && now >= self.roster_at.saturating_add(rest)
     }
+}
+
+/// The member at `index` of `health` as its samples show it.
+pub fn shown<'a>(health: &'a PoolHealth, shadow: Option<&'a Shadow>, index: usize) -> &'a health::Member {
+    let shadow = shadow.filter(|_| !health.rules().probed).and_then(|shadow| shadow.health().members().get(index));
+    shadow.unwrap_or(&health.members()[index])
 }
 
 /// What is wanted of each member in effect: a weight of 0 is a wish to drain it (health.md §7).

@@ -23,10 +23,13 @@ mod roster;
 mod seats;
 #[cfg(test)]
 mod settled;
+mod shadow;
 mod shape;
 mod tally;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tried;
 mod usage;
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -37,6 +40,7 @@ use arc_swap::ArcSwap;
 use tokio::sync::Notify;
 
 pub use audience::{Audience, Onlooker};
+pub use board::shown;
 pub use budget::Budget;
 pub use hall::Limits;
 pub use lease::{Answer, Choice, Lease, Waiting};
@@ -45,6 +49,7 @@ pub use member::Member;
 pub use outlook::{Foreseen, Outlook, Prospect};
 pub use queue::{Place, Queue, Turn};
 pub use roster::{Headline, Roster};
+pub use shadow::Shadow;
 pub use shape::Plan;
 pub use tally::{MemberTally, PoolTally};
 pub use usage::Usage;
@@ -53,11 +58,12 @@ use board::{Board, in_effect, wanted};
 use calls::Calls;
 use hall::{Entry, Hall};
 use roster::Gate;
+use shadow::Would;
 
 use crate::balance::Policy;
 use crate::config::Capacity;
-use crate::health::{Admin, Change, Class, MemberId, Pace, PoolHealth, Sample, Verdict};
-use crate::telemetry::{Event, Kind};
+use crate::health::{Admin, Change, Class, MemberId, Pace, PoolHealth, Sample, State, Verdict};
+use crate::telemetry::{Event, Kind, Trial};
 
 /// Requests that may wait for a first verdict at once; one too many is refused (health.md §2).
 const WAITERS: usize = 10_000;
@@ -232,14 +238,18 @@ impl Pool {
         board.health.member(id).filter(|m| m.spec().fingerprint == fingerprint)?;
         let index = board.health.index_of(id).filter(|index| !board.members[*index].is_removed())?;
         let outcome = sample.outcome;
+        let would = board.shadow.as_mut().map(|shadow| {
+            let sample = sample.clone();
+            shadow.step(|health| health.observe(now, id, fingerprint, sample))
+        });
         let changes = board.health.observe(now, id, fingerprint, sample);
-        let member = &board.health.members()[index];
+        let member = board.shown(index);
         board.members[index].tally().probe_ends(outcome);
         let pace = member.pace();
         let latency_changed = board.members[index].learn(member);
         board.roster_is_stale |= latency_changed && matches!(board.policy, Policy::Fastest { .. });
         let is_due = board.new_roster_is_due(now);
-        let told = self.publish(&mut board, now, &changes, is_due);
+        let told = self.publish(&mut board, now, &changes, would, is_due);
         let fell =
             |change: &Change| matches!(change, Change::Verdict { member, to: Verdict::Unhealthy, .. } if *member == id);
         let is_of_it =
@@ -258,7 +268,8 @@ impl Pool {
         let wanted = wanted(&board.health);
         let changes = board.health.administer(now, id, admin);
         let changes = in_effect(changes, &wanted, &board.health);
-        self.publish(&mut board, now, &changes, true);
+        let would = board.shadow.as_mut().map(|shadow| shadow.step(|health| health.administer(now, id, admin)));
+        self.publish(&mut board, now, &changes, would, true);
         true
     }
 
@@ -266,12 +277,20 @@ impl Pool {
     pub fn advance(&self, now: Duration) {
         let mut board = self.board();
         let changes = board.health.advance(now);
+        let would = board.shadow.as_mut().map(|shadow| shadow.step(|health| health.advance(now)));
         let is_due = board.new_roster_is_due(now);
-        self.publish(&mut board, now, &changes, is_due);
+        self.publish(&mut board, now, &changes, would, is_due);
     }
 
     /// When [`Pool::advance`] will next have something to do.
     pub fn next_deadline(&self) -> Option<Duration> {
+        let board = self.board();
+        let would = board.shadow.as_ref().and_then(|shadow| shadow.health().next_deadline());
+        board.health.next_deadline().into_iter().chain(would).min()
+    }
+
+    /// Until when requests wait that come now; `None`: they do not.
+    pub fn waits_until(&self) -> Option<Duration> {
         self.board().health.next_deadline()
     }
 
@@ -287,15 +306,31 @@ impl Pool {
         look(&board.health, &board.members)
     }
 
+    /// The same, with how it would be where rules are tried.
+    pub fn read_both<T>(&self, look: impl FnOnce(&PoolHealth, Option<&Shadow>, &[Arc<Member>]) -> T) -> T {
+        let board = self.board();
+        look(&board.health, board.shadow.as_deref(), &board.members)
+    }
+
     /// Makes what changed visible to requests first, then to people and to whoever goes by it; only then are those woken who
     /// wait, so that one whose route leads elsewhere by now sees that.
-    fn publish(&self, board: &mut Board, now: Duration, changes: &[Change], rebuild: bool) -> Vec<Arc<Event>> {
+    fn publish(
+        &self,
+        board: &mut Board,
+        now: Duration,
+        changes: &[Change],
+        would: Option<Would>,
+        rebuild: bool,
+    ) -> Vec<Arc<Event>> {
+        let would = would.filter(Would::is_something).map(|would| (would, self.roster.load().state()));
         if changes.is_empty() && !rebuild {
+            self.tell_observed(board, would, &[]);
             return Vec::new();
         }
         self.show(board, now);
         // A latency alone changes who is picked, and nothing that anyone else goes by.
         let told = if changes.is_empty() { Vec::new() } else { self.tell(board, now, changes) };
+        self.tell_observed(board, would, &told);
         self.wake();
         told
     }
@@ -321,6 +356,15 @@ impl Pool {
         let told = self.audience.events.announce(&self.name, &board.health, changes);
         self.audience.look(now, &self.name, &self.roster.load());
         told
+    }
+
+    /// Tells people what would have changed, beside what has and was `told` already. The state is that of the pool as a
+    /// whole before the step.
+    fn tell_observed(&self, board: &Board, would: Option<(Would, State)>, told: &[Arc<Event>]) {
+        let (Some((would, state_before)), Some(shadow)) = (would, &board.shadow) else { return };
+        let real = (state_before, board.health.picture().state);
+        let trial = Trial { pool: &self.name, rules: shadow.keys(), health: shadow.health(), real };
+        self.audience.events.announce_observed(&trial, &would.changes, would.state_before, told);
     }
 
     fn count(&self, board: &Board, change: &Change) {

@@ -16,6 +16,7 @@ fn plan(ports: &[u16]) -> Plan {
     };
     Plan {
         rules,
+        observed: None,
         policy: Policy::RoundRobin,
         budget_percent: 20,
         members: ports.iter().map(spec).collect(),

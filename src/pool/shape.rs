@@ -15,8 +15,10 @@ use tokio::sync::Notify;
 use super::board::{Board, in_effect, wanted};
 use super::calls::Calls;
 use super::hall::{Hall, Limits};
-use super::{Audience, Budget, Member, Pool, PoolTally, Roster, Usage};
+use super::shadow::Would;
+use super::{Audience, Budget, Member, Pool, PoolTally, Roster, Shadow, Usage};
 use crate::balance::{Policy, Rings, Seat};
+use crate::config::Observed;
 use crate::health::{self, Change, MemberId, Mode, PoolHealth, Rules, Spec, Standing};
 use crate::telemetry::Moves;
 
@@ -25,6 +27,8 @@ use crate::telemetry::Moves;
 pub struct Plan {
     /// How members are judged.
     pub rules: Rules,
+    /// What is tried beside that, and changes nothing.
+    pub observed: Option<Arc<Observed>>,
     /// How requests are shared.
     pub policy: Policy,
     /// Retries after bytes were sent, in percent of requests.
@@ -56,9 +60,10 @@ impl Pool {
     }
 
     fn made(name: &str, now: Duration, plan: Plan, audience: Arc<Audience>) -> Pool {
-        let Plan { rules, policy, budget_percent, members: specs, limits } = plan;
+        let Plan { rules, observed, policy, budget_percent, members: specs, limits } = plan;
         let settles_at = now + rules.initial_wait;
         let rings = rings(&policy, &specs, None);
+        let shadow = observed.map(|tried| Box::new(Shadow::new(now, &tried, specs.clone())));
         let health = PoolHealth::new(now, rules, specs);
         let hall = Arc::new(Hall::new(&limits));
         hall.memory.set(&policy);
@@ -70,6 +75,7 @@ impl Pool {
             name: name.into(),
             board: Mutex::new(Board {
                 health,
+                shadow,
                 policy,
                 rings,
                 members,
@@ -93,7 +99,7 @@ impl Pool {
 
     /// A reload: other rules and members; what is known of those that stay is kept.
     pub fn reshape(&self, now: Duration, plan: Plan) {
-        let Plan { rules, policy, budget_percent, members: specs, limits } = plan;
+        let Plan { rules, observed, policy, budget_percent, members: specs, limits } = plan;
         // Before the lock is taken: a large ring takes its time.
         let rings_before = self.board().rings.clone();
         let rings = rings(&policy, &specs, rings_before);
@@ -101,6 +107,14 @@ impl Pool {
         let was_settled = board.is_settled(now);
         let wanted = wanted(&board.health);
         let present = standings(&board.health);
+        // Before the real one is another: one that begins to try has seen what that has seen.
+        let shadow = observed.as_ref().map(|tried| match board.shadow.take() {
+            Some(shadow) => shadow,
+            None => Box::new(Shadow::of(&board.health, tried)),
+        });
+        board.shadow = shadow;
+        let would =
+            board.shadow.as_mut().zip(observed).map(|(shadow, tried)| shadow.reshape(now, &tried, specs.clone()));
         let changes = board.health.reshape(now, rules, specs);
         let changes = in_effect(changes, &wanted, &board.health);
         let moves = moves(present, &board.health);
@@ -110,7 +124,8 @@ impl Pool {
         let mut before: HashMap<MemberId, Arc<Member>> = board.members.drain(..).map(|m| (m.id(), m)).collect();
         let mut by_key: HashMap<&health::Key, Vec<&Arc<Member>>> = HashMap::new();
         former.iter().for_each(|member| by_key.entry(member.key()).or_default().push(member));
-        let members = board.health.members().iter().map(|m| keep_or_make(&before, m, &self.hall, &by_key));
+        let shown = (0..board.health.members().len()).map(|index| board.shown(index));
+        let members = shown.map(|m| keep_or_make(&before, m, &self.hall, &by_key));
         let members: Vec<_> = members.collect();
         limit(&members, &limits);
         if members.iter().any(|m| !before.contains_key(&m.id())) {
@@ -130,9 +145,11 @@ impl Pool {
         board.policy = policy;
         board.rings = rings;
         self.budget.set_percent(budget_percent);
+        let would = would.filter(Would::is_something).map(|would| (would, self.roster.load().state()));
         self.show(&mut board, now);
         self.audience.events.announce_moves(&self.name, &board.health, &moves);
-        self.tell(&board, now, &changes);
+        let told = self.tell(&board, now, &changes);
+        self.tell_observed(&board, would, &told);
         self.wake();
     }
 

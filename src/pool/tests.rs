@@ -28,6 +28,7 @@ pub(super) fn plan(count: u8) -> Plan {
         Rules { judge: Judge::Consecutive { failures: 1, passes: 1 }, initial: Initial::Healthy, ..Rules::default() };
     Plan {
         rules,
+        observed: None,
         policy: Policy::RoundRobin,
         budget_percent: 20,
         members: (1..=count).map(spec).collect(),
@@ -261,7 +262,7 @@ prop_compose! {
     ) -> Plan {
         let on_all_unhealthy = if fails { OnAllUnhealthy::Fail } else { OnAllUnhealthy::RoundRobin };
         let rules = Rules { initial, max_unhealthy_percent: percent, on_all_unhealthy, ..plan(0).rules };
-        Plan { rules, policy, budget_percent: 20, members: specs.into_iter().take(count).collect(), limits: Limits::default() }
+        Plan { rules, observed: None, policy, budget_percent: 20, members: specs.into_iter().take(count).collect(), limits: Limits::default() }
     }
 }
 

@@ -185,6 +185,7 @@ fn entry(entry: &Entry) -> Value {
         "in_rotation": event.in_rotation,
         "total": event.total,
         "mode": event.mode,
+        "observed": event.observed,
         "message": event.message,
     })
 }

@@ -118,6 +118,7 @@ impl<'s> World<'s> {
                 let event = &entry.event;
                 event.kind == Kind::Failover
                     && event.level == Severity::Warn
+                    && !event.observed
                     && event.pool.as_deref() == Some(&pool.name)
             };
             pool.totals.failovers = timeline.iter().filter(is_failover).count() as u64;

@@ -247,6 +247,7 @@ fn plan(pool: &config::Pool, located: &[Located], seal: Option<u64>) -> Plan {
     };
     Plan {
         rules: pool.rules.clone(),
+        observed: pool.observed.clone(),
         policy: pool.balance.clone(),
         budget_percent: pool.retries.budget_percent,
         members: located.iter().map(spec).collect(),

@@ -7,6 +7,7 @@
 //!
 //! Not here: what changed (`health`), how a line reaches standard error (`logging`).
 
+mod observed;
 mod words;
 
 use std::collections::VecDeque;
@@ -18,7 +19,8 @@ use tokio::sync::watch;
 
 use super::record::Rfc3339;
 use crate::clock;
-use crate::health::{Change, Key, MemberId, Mode, PoolHealth, Standing};
+use crate::health::{Change, Key, MemberId, Mode, PoolHealth, Standing, State};
+pub use observed::{Trial, mark};
 
 /// Events kept for the admin API.
 const KEPT: usize = 1000;
@@ -107,6 +109,7 @@ pub struct Event {
 #[derive(Debug, Default)]
 pub struct Counters {
     by_kind: [AtomicU64; Kind::ALL.len()],
+    observed: [AtomicU64; Kind::ALL.len()],
     fallbacks: AtomicU64,
 }
 
@@ -186,6 +189,20 @@ impl EventLog {
     /// who counts by more labels than this does.
     pub fn announce(&self, pool: &str, health: &PoolHealth, changes: &[Change]) -> Vec<Arc<Event>> {
         words::describe(pool, health, changes).into_iter().map(|event| self.publish(event)).collect()
+    }
+
+    /// Announces what a step of a pool's shadow returned, beside what was `told` of the same step of the pool itself: what
+    /// would be all the same is not told again. `state_before` is how the pool stood as a whole, where that has changed.
+    pub fn announce_observed(
+        &self,
+        trial: &Trial<'_>,
+        changes: &[Change],
+        state_before: Option<State>,
+        told: &[Arc<Event>],
+    ) {
+        for event in observed::describe(trial, changes, state_before, told) {
+            self.publish(event);
+        }
     }
 
     /// Announces who has left a pool and who has joined it, with the pool as it stands now.
@@ -282,9 +299,14 @@ impl Default for EventLog {
 }
 
 impl Counters {
-    /// Events of this kind, observed ones included.
+    /// Events of this kind; observed ones are apart.
     pub fn of(&self, kind: Kind) -> u64 {
         self.by_kind[kind as usize].load(Ordering::Relaxed)
+    }
+
+    /// Events of this kind that tell what rules that are tried would have done.
+    pub fn observed(&self, kind: Kind) -> u64 {
+        self.observed[kind as usize].load(Ordering::Relaxed)
     }
 
     /// Events of every kind.
@@ -298,8 +320,12 @@ impl Counters {
     }
 
     fn count(&self, event: &Event) {
+        if event.observed {
+            self.observed[event.kind as usize].fetch_add(1, Ordering::Relaxed);
+            return;
+        }
         self.by_kind[event.kind as usize].fetch_add(1, Ordering::Relaxed);
-        if event.kind == Kind::Fallback && event.to.as_deref() == Some("fallback") && !event.observed {
+        if event.kind == Kind::Fallback && event.to.as_deref() == Some("fallback") {
             self.fallbacks.fetch_add(1, Ordering::Relaxed);
         }
     }

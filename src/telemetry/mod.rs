@@ -25,7 +25,7 @@ mod value;
 mod words;
 
 pub use access_log::{AccessLog, Change};
-pub use events::{Counters, Event, EventLog, Glance, Kind, Moves, Severity};
+pub use events::{Counters, Event, EventLog, Glance, Kind, Moves, Severity, Trial, mark};
 pub use logging::{Format, InitError, Logging, init};
 pub use panics::{log_panics, panics};
 pub use record::{Attempt, Pick, Record, Text};

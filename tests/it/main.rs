@@ -38,6 +38,7 @@ mod log_fault_cases;
 mod log_format_cases;
 mod metrics_cases;
 mod name_cases;
+mod observe_cases;
 mod passive_cases;
 mod pipeline_cases;
 mod probe_cases;

@@ -15,6 +15,7 @@ mod fit;
 mod invariants;
 mod model;
 mod stand;
+mod tried;
 mod world;
 
 use facts::{Facts, MemberFacts};

@@ -215,7 +215,8 @@ fn judge(dice: &mut Dice) -> Judge {
     Judge::Window { size, required: 1 + dice.below(size as usize) as u32 }
 }
 
-fn rules(dice: &mut Dice) -> Rules {
+/// Any rules.
+pub fn rules(dice: &mut Dice) -> Rules {
     let gates = Gates {
         max_latency: dice.one_of(&[None, None, Some(Duration::from_millis(200))]),
         max_latency_ratio: dice.one_of(&[None, None, Some(2.0), Some(3.0)]),

@@ -8,13 +8,26 @@ use utoipa::openapi::schema::{ObjectBuilder, Type};
 use super::why::Chance;
 use crate::balance::Policy;
 use crate::control::Control;
-use crate::health::{Admin, MemberId, Sample, Verdict, Window};
-use crate::pool::Member;
+use crate::health::{self, Admin, MemberId, PoolHealth, Sample, Standing, Verdict, Window};
+use crate::pool::{self, Member, Shadow};
 use crate::proxy::{CompositeView, Led};
 
 /// What the heart knows of a pool's members.
 #[derive(Debug)]
 pub struct Facts(HashMap<MemberId, Known>);
+
+/// How a member would stand with the rules that are tried, where that is otherwise than it does.
+#[derive(Debug)]
+pub struct Would {
+    /// The rules, as they are written.
+    pub rules: String,
+    /// How it would stand.
+    pub standing: Standing,
+    /// What would be known of it.
+    pub known: Known,
+    /// How many of its tier might be out, and how many would be.
+    pub cap: (usize, usize),
+}
 
 /// What the heart knows of one.
 #[derive(Debug)]
@@ -39,6 +52,8 @@ pub struct Known {
     pub last: Option<Sample>,
     /// Why its name has no address.
     pub trouble: Option<String>,
+    /// How it would be.
+    pub would: Option<Box<Would>>,
 }
 
 impl Facts {
@@ -50,26 +65,53 @@ impl Facts {
         let trouble: HashMap<(String, Option<std::net::SocketAddr>), String> = located
             .filter_map(|l| Some(((l.member.name.clone(), l.address), l.trouble.as_ref()?.to_string())))
             .collect();
-        led.served.live.read(|health, _| {
-            let known = |member: &crate::health::Member| Known {
-                verdict: member.verdict(),
-                since: member.since(),
-                admin: member.admin(),
-                admin_since: member.admin_since(),
-                draining_since: member.draining_since(),
-                tier: member.spec().tier,
-                weight: member.spec().weight,
-                window: member.window(),
-                last: member.last_sample().map(|(sample, _)| sample.clone()),
-                trouble: trouble.get(&(member.spec().key.name.clone(), member.spec().key.address)).cloned(),
+        led.served.live.read_both(|health, shadow, _| {
+            let known = |(index, member): (usize, &health::Member)| {
+                let key = &member.spec().key;
+                let trouble = trouble.get(&(key.name.clone(), key.address)).cloned();
+                let would = shadow.and_then(|shadow| Would::new(health, shadow, index)).map(Box::new);
+                (member.id(), Known { trouble, would, ..Known::new(member, pool::shown(health, shadow, index)) })
             };
-            Facts(health.members().iter().map(|member| (member.id(), known(member))).collect())
+            Facts(health.members().iter().enumerate().map(known).collect())
         })
     }
 
     /// `None`: it has left meanwhile.
     pub fn of(&self, id: MemberId) -> Option<&Known> {
         self.0.get(&id)
+    }
+}
+
+impl Known {
+    /// What is known of `member`, with the samples that are shown of it.
+    fn new(member: &health::Member, shown: &health::Member) -> Known {
+        Known {
+            verdict: member.verdict(),
+            since: member.since(),
+            admin: member.admin(),
+            admin_since: member.admin_since(),
+            draining_since: member.draining_since(),
+            tier: member.spec().tier,
+            weight: member.spec().weight,
+            window: shown.window(),
+            last: shown.last_sample().map(|(sample, _)| sample.clone()),
+            trouble: None,
+            would: None,
+        }
+    }
+}
+
+impl Would {
+    /// Of the member at `index`; `None`: it would stand as it does.
+    fn new(health: &PoolHealth, shadow: &Shadow, index: usize) -> Option<Would> {
+        let (member, picture) = (shadow.health().members().get(index)?, shadow.health().picture());
+        let standing = *picture.standings.get(index)?;
+        (standing != health.picture().standings[index]).then(|| Would {
+            rules: shadow.keys().join(", "),
+            standing,
+            known: Known::new(member, member),
+            cap: (picture.ejectable, picture.ejected),
+        })
     }
 }
 

@@ -280,7 +280,7 @@ impl WaitView {
         let live = &led.served.live;
         let (what, at_most) = match fate.end {
             End::WaitsForVerdict => {
-                let deadline = live.next_deadline();
+                let deadline = live.waits_until();
                 ("verdict", deadline.map(|deadline| deadline.saturating_sub(clock::monotonic())))
             }
             End::WaitsForRoom => ("room", Some(live.queue().timeout())),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::facts::{Facts, Known, room};
+use super::facts::{Facts, Known, Would, room};
 use crate::admin::views::time_of;
 use crate::balance::{Memory, Policy};
 use crate::clock;
@@ -146,7 +146,7 @@ pub fn member(led: &Led, facts: &Facts, index: usize, chance: Chance) -> String 
     let (live, standing) = (&roster.members()[index], roster.standing(index));
     let Some(known) = facts.of(live.id()) else { return "it has just left the pool".to_owned() };
     let why = match chance {
-        Chance::Out => return out(led, known, live, standing),
+        Chance::Out => return with_would(out(led, known, live, standing), facts, live),
         Chance::Picked => picked(led, live),
         Chance::Possible => match led.served.config.balance {
             Policy::PeakEwma(_) => format!("it is drawn, or another one is: {}", of_late(live)),
@@ -154,10 +154,29 @@ pub fn member(led: &Led, facts: &Facts, index: usize, chance: Chance) -> String 
         },
         Chance::NotNow => not_now(led, index),
     };
-    match standing {
+    let why = match standing {
         Standing::Kept => format!("{why}; kept: {}; {}", evidence(known), cap(roster.picture())),
         _ => why,
-    }
+    };
+    with_would(why, facts, live)
+}
+
+fn with_would(why: String, facts: &Facts, live: &Member) -> String {
+    would(facts, live).map_or_else(|| why.clone(), |would| format!("{why}; {would}"))
+}
+
+/// How it would stand with the rules that are tried; `None`: as it does, or none is tried.
+fn would(facts: &Facts, live: &Member) -> Option<String> {
+    let Would { rules, standing, known, cap: (ejectable, ejected) } = &**facts.of(live.id())?.would.as_ref()?;
+    let why = match standing {
+        Standing::Ejected => format!(", {}; cap {ejectable}, out {ejected}", evidence(known)),
+        Standing::Kept => format!(": {}; cap {ejectable}, out {ejected}", evidence(known)),
+        Standing::Fallback => ", since nobody would be healthy".to_owned(),
+        Standing::Standby => ", since another tier would serve".to_owned(),
+        Standing::Healthy | Standing::Unknown => format!(": {}", evidence(known)),
+        Standing::Draining | Standing::Disabled => String::new(),
+    };
+    Some(format!("would be {} (observed: {rules}){why}", standing.as_str()))
 }
 
 fn overloaded(led: &Led) -> String {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::control::Control;
-use crate::health::{self, Phases, Standing, State, Verdict};
-use crate::pool::{self, Headline, Pool};
+use crate::health::{Mode, Phases, Picture, PoolHealth, Standing, State, Verdict};
+use crate::pool::{self, Headline, Pool, Shadow};
 use crate::snapshot::Served;
 
 /// A pool as it stood at one moment.
@@ -20,12 +20,23 @@ pub struct PoolFacts {
     /// How many of the serving tier may be ejected, and how many are.
     pub ejectable: usize,
     pub ejected: usize,
+    /// How it would be with the rules that are tried; `None`: none is.
+    pub observed: Option<Observed>,
     /// Members whose source is in trouble.
     pub troubled: usize,
     /// Services and files that are in trouble.
     pub troubled_sources: usize,
     /// In the order of the configuration.
     pub members: Vec<MemberFacts>,
+}
+
+/// How a pool would have stood.
+pub struct Observed {
+    pub mode: Mode,
+    pub state: State,
+    pub in_rotation: usize,
+    pub ejectable: usize,
+    pub ejected: usize,
 }
 
 /// A member as it stood then.
@@ -38,6 +49,8 @@ pub struct MemberFacts {
     pub tier: u8,
     pub verdict: Verdict,
     pub standing: Standing,
+    /// The same as they would be.
+    pub observed: Option<(Verdict, Standing)>,
     /// What its last probe took, and when it ended.
     pub probe: Option<(Phases, Duration)>,
 }
@@ -51,20 +64,20 @@ impl PoolFacts {
         let troubled = located.iter().flat_map(|located| located.iter()).filter(|l| l.trouble.is_some()).count();
         let sources = control.desk().sources(&served.config);
         let troubled_sources = sources.iter().filter(|source| source.trouble.is_some()).count();
-        let (headline, state, ejectable, ejected, mut members) = live.read(|health, members| {
+        let (headline, state, ejectable, ejected, observed, mut members) = live.read_both(|health, shadow, members| {
             let picture = health.picture();
-            let both = health.members().iter().zip(members).zip(&picture.standings);
-            let members = both.map(|((member, live), standing)| MemberFacts::of(member, live, *standing));
+            let members = members.iter().enumerate().map(|(index, live)| MemberFacts::of(health, shadow, live, index));
             let headline = Headline {
                 mode: picture.mode,
                 tier: picture.tier,
                 in_rotation: picture.in_rotation,
                 total: picture.total,
             };
-            (headline, picture.state, picture.ejectable, picture.ejected, members.collect::<Vec<_>>())
+            let observed = shadow.map(|shadow| Observed::of(shadow.health().picture()));
+            (headline, picture.state, picture.ejectable, picture.ejected, observed, members.collect::<Vec<_>>())
         });
         tell_apart(&mut members);
-        PoolFacts { live, headline, state, ejectable, ejected, troubled, troubled_sources, members }
+        PoolFacts { live, headline, state, ejectable, ejected, observed, troubled, troubled_sources, members }
     }
 
     /// Its name.
@@ -73,16 +86,29 @@ impl PoolFacts {
     }
 }
 
+impl Observed {
+    fn of(picture: &Picture) -> Observed {
+        let Picture { mode, state, in_rotation, ejectable, ejected, .. } = *picture;
+        Observed { mode, state, in_rotation, ejectable, ejected }
+    }
+}
+
 impl MemberFacts {
-    fn of(member: &health::Member, live: &Arc<pool::Member>, standing: Standing) -> MemberFacts {
+    fn of(health: &PoolHealth, shadow: Option<&Shadow>, live: &Arc<pool::Member>, index: usize) -> MemberFacts {
+        let (member, shown) = (&health.members()[index], pool::shown(health, shadow, index));
+        let would = |shadow: &Shadow| {
+            let health = shadow.health();
+            Some((health.members().get(index)?.verdict(), *health.picture().standings.get(index)?))
+        };
         MemberFacts {
             live: live.clone(),
             name: live.label().clone(),
             weight: member.spec().weight,
             tier: member.spec().tier,
             verdict: member.verdict(),
-            standing,
-            probe: member.last_sample().map(|(sample, at)| (sample.phases, at)),
+            standing: health.picture().standings[index],
+            observed: shadow.and_then(would),
+            probe: shown.last_sample().map(|(sample, at)| (sample.phases, at)),
         }
     }
 

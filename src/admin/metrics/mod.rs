@@ -9,6 +9,7 @@ mod alerts;
 mod composites;
 mod facts;
 mod members;
+mod observed;
 mod pools;
 mod process;
 mod remediation;
@@ -96,6 +97,7 @@ fn page(control: &Control) -> String {
     members::room(&mut page, &pools, now);
     members::verdicts(&mut page, &pools);
     members::probes(&mut page, &pools, now);
+    observed::observed(&mut page, &pools, control.events().counters());
     prober(&mut page, control);
     itself(&mut page, control);
     process::process(&mut page);

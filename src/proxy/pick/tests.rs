@@ -29,7 +29,7 @@ fn plan(in_flight: &[u32], queue: Option<Queue>) -> Plan {
     let capacity = |most: &u32| Capacity { max_in_flight: Some(*most), max_connections: None };
     let limits = Limits { members: in_flight.iter().map(capacity).collect(), queue, ..Limits::default() };
     let members = (0..in_flight.len()).map(spec).collect();
-    Plan { rules, policy: Policy::RoundRobin, budget_percent: 20, members, limits }
+    Plan { rules, observed: None, policy: Policy::RoundRobin, budget_percent: 20, members, limits }
 }
 
 fn pool(in_flight: &[u32], size: usize) -> Arc<Pool> {

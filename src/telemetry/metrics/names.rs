@@ -351,8 +351,56 @@ pub const PROBES_STRETCH: Metric = gauge(
 pub const PROBE_PANICS: Metric =
     counter("pulsegate_probe_panics_total", &[], "Probes that ended in a fault of the proxy; each is made again.");
 
-pub const EVENTS: Metric =
-    counter("pulsegate_events_total", &["kind"], "Changes of health that were announced, by kind.");
+pub const EVENTS: Metric = counter(
+    "pulsegate_events_total",
+    &["kind"],
+    "Changes of health that were announced, by kind; observed ones are apart.",
+);
+
+pub const OBSERVED_EVENTS: Metric = counter(
+    "pulsegate_observed_events_total",
+    &["kind"],
+    "Changes that were announced as observed, by kind: what rules that are tried would have done.",
+);
+
+pub const OBSERVED_POOL_MODE: Metric = gauge(
+    "pulsegate_observed_pool_mode",
+    &["pool", "mode"],
+    "1 for the mode that the pool would be in with the rules it tries, 0 for the others.",
+);
+
+pub const OBSERVED_POOL_STATE: Metric = gauge(
+    "pulsegate_observed_pool_state",
+    &["pool", "state"],
+    "1 for the state that the pool would be in as a whole with the rules it tries, 0 for the others.",
+);
+
+pub const OBSERVED_POOL_IN_ROTATION: Metric = gauge(
+    "pulsegate_observed_pool_in_rotation",
+    &["pool"],
+    "Members that would take traffic with the rules the pool tries, of the tier that would serve.",
+);
+
+pub const OBSERVED_POOL_EJECTABLE: Metric = gauge(
+    "pulsegate_observed_pool_ejectable",
+    &["pool"],
+    "How many members of that tier the cap would allow to be ejected.",
+);
+
+pub const OBSERVED_POOL_EJECTED: Metric =
+    gauge("pulsegate_observed_pool_ejected", &["pool"], "How many members of that tier would be ejected.");
+
+pub const OBSERVED_MEMBER_UP: Metric = gauge(
+    "pulsegate_observed_member_up",
+    &["pool", "member"],
+    "1 where the member's verdict would be healthy with the rules its pool tries.",
+);
+
+pub const OBSERVED_MEMBER_STANDING: Metric = gauge(
+    "pulsegate_observed_member_standing",
+    &["pool", "member", "standing"],
+    "1 for the standing that the member would have with the rules its pool tries; the others are left out.",
+);
 
 pub const DIAGNOSTICS: Metric = counter(
     "pulsegate_diagnostics_total",
@@ -457,6 +505,14 @@ pub const ALL: &[Metric] = &[
     MEMBER_LATENCY,
     MEMBER_PEAK,
     MEMBER_TRANSITIONS,
+    OBSERVED_EVENTS,
+    OBSERVED_POOL_MODE,
+    OBSERVED_POOL_STATE,
+    OBSERVED_POOL_IN_ROTATION,
+    OBSERVED_POOL_EJECTABLE,
+    OBSERVED_POOL_EJECTED,
+    OBSERVED_MEMBER_UP,
+    OBSERVED_MEMBER_STANDING,
     REMEDIATION,
     REMEDIATION_WAITING,
     REMEDIATION_RUNNING,

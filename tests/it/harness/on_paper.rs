@@ -41,6 +41,7 @@ impl OnPaper {
             fingerprint: 0,
         };
         let plan = Plan {
+            observed: None,
             rules: pool.rules.clone(),
             policy: pool.balance.clone(),
             budget_percent: 20,
