@@ -138,6 +138,8 @@ pub struct Connection {
     part_written: AtomicU64,
     tunnel: Tunnel,
     wait: Wait,
+    /// A body has come whose end the stream does not know.
+    sends_chunks: AtomicBool,
 }
 
 impl Connection {
@@ -174,6 +176,7 @@ impl Connection {
             part_written: AtomicU64::new(0),
             tunnel: Tunnel::default(),
             wait: Wait::default(),
+            sends_chunks: AtomicBool::new(false),
         }
     }
 
@@ -398,6 +401,16 @@ impl Connection {
         self.set_request_whole(false);
         self.expect_body(UNKNOWN);
         self.tunnel.open(terms, clock::monotonic());
+    }
+
+    /// Whether a body has come whose end the stream does not know: what came behind it may be read already.
+    pub fn sends_chunks(&self) -> bool {
+        self.sends_chunks.load(Relaxed)
+    }
+
+    /// Such a body comes.
+    pub fn set_sends_chunks(&self) {
+        self.sends_chunks.store(true, Relaxed);
     }
 
     /// Bytes of a write to the client that is done in part, and counted by nobody yet.

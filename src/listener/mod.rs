@@ -1,7 +1,7 @@
 //! Where clients come in: sockets, connections, their deadlines and limits, and the end of them.
 //!
 //! Pingora's own listening service can neither count what it serves nor end when that is done, so the accept loops
-//! are ours and hand each connection to Pingora's `HttpProxy` (any [`HttpServerApp`] will do).
+//! are ours and hand each connection to the proxy's engine (any [`HttpServerApp`] will do).
 //!
 //! Not here: what a request means (`proxy`), which listeners there are (`server`).
 

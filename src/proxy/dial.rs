@@ -21,11 +21,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use pingora::connectors::L4Connect;
 use pingora::http::ResponseHeader;
+use pingora::protocols::GetProxyDigest;
 use pingora::protocols::l4::ext;
 use pingora::protocols::l4::socket::SocketAddr;
 use pingora::protocols::l4::stream::Stream;
 use pingora::protocols::raw_connect::ProxyDigest;
-use pingora::protocols::{Digest, GetProxyDigest};
 use pingora::upstreams::peer::{Tracer, Tracing};
 use pingora::{Error, ErrorType, OrErr, Result};
 use tokio::io::AsyncReadExt;
@@ -101,9 +101,9 @@ pub struct Counted {
     pub has_waited: bool,
 }
 
-/// What is kept of a connection with these properties, if it is counted.
-pub fn counted(digest: &Digest) -> Option<&Counted> {
-    digest.proxy_digest.as_ref()?.user_data.as_ref()?.downcast_ref()
+/// What is kept of a connection, if it is counted.
+pub fn counted(digest: &ProxyDigest) -> Option<&Counted> {
+    digest.user_data.as_ref()?.downcast_ref()
 }
 
 /// Waits for a place for one more connection. There is one before long: nobody dials without a seat for a request, and there

@@ -2,7 +2,6 @@
 //!
 //! Here the facts of one request meet the rules of [`blame`] and [`retry`].
 
-use pingora::proxy::Session;
 use pingora::{Error, ErrorSource, ErrorType, RetryType};
 
 use super::blame::{self, Blame, Fault, Stage};
@@ -22,18 +21,29 @@ pub fn connecting(ctx: &mut Ctx, error: Box<Error>) -> Box<Error> {
     settle(ctx, error, fault, replay, 0)
 }
 
+/// What is known of an exchange that broke off.
+#[derive(Debug, Clone, Copy)]
+pub struct Sent {
+    /// The request's method may be repeated.
+    pub idempotent: bool,
+    /// All of its body that was read can be sent again.
+    pub whole_body: bool,
+    /// Bytes of the answer's body that came.
+    pub received: u64,
+}
+
 /// The exchange broke off; `reused` is whether it was on a pooled connection.
-pub fn exchanging(ctx: &mut Ctx, session: &Session, mut error: Box<Error>, reused: bool) -> Box<Error> {
+pub fn exchanging(ctx: &mut Ctx, sent: Sent, mut error: Box<Error>, reused: bool) -> Box<Error> {
     let writing = matches!(error.etype(), ErrorType::WriteError | ErrorType::WriteTimedout);
     if ctx.answer_is_whole && !writing && ctx.connection.cut() != Cut::WriteTimeout {
         // The client has what it asked for; that it never sent the rest of its request is nobody's failure.
-        ctx.attempt_ended(AttemptResult::Ok, session.upstream_body_bytes_received() as u64);
+        ctx.attempt_ended(AttemptResult::Ok, sent.received);
         error.set_retry(false);
         return error;
     }
     if ctx.tunnel_cut().is_some() {
         // Its limit ended it while an end took nothing: the line says which.
-        ctx.attempt_ended(AttemptResult::Abandoned, session.upstream_body_bytes_received() as u64);
+        ctx.attempt_ended(AttemptResult::Abandoned, sent.received);
         error.set_retry(false);
         return error;
     }
@@ -56,8 +66,8 @@ pub fn exchanging(ctx: &mut Ctx, session: &Session, mut error: Box<Error>, reuse
     }
     let mut fault = judge(ctx, &error, Stage::Exchange);
     let replay = Replay {
-        idempotent: session.req_header().method.is_idempotent(),
-        whole_body: !session.as_ref().retry_buffer_truncated(),
+        idempotent: sent.idempotent,
+        whole_body: sent.whole_body,
         answer_begun: ctx.answer_has_begun(),
         idle_race,
     };
@@ -65,7 +75,7 @@ pub fn exchanging(ctx: &mut Ctx, session: &Session, mut error: Box<Error>, reuse
         // The handshake has failed: as good as no connection.
         fault.stage = Stage::Connect;
     }
-    settle(ctx, error, fault, replay, session.upstream_body_bytes_received() as u64)
+    settle(ctx, error, fault, replay, sent.received)
 }
 
 /// A filter, or Pingora itself, gave up outside an attempt.

@@ -8,7 +8,6 @@ use std::time::Duration;
 use http::Method;
 use http::header::{REFERER, USER_AGENT};
 use pingora::http::RequestHeader;
-use pingora::proxy::Session;
 
 use super::admit;
 use super::blame::Blame;
@@ -19,14 +18,28 @@ use crate::listener::Cut;
 use crate::telemetry::metrics::RouteCounts;
 use crate::telemetry::{AttemptResult, Outcome, Record, Why};
 
+/// What the driver of a request has counted, and the header that it read.
+#[derive(Debug, Clone, Copy)]
+pub struct Told<'a> {
+    /// The client's request.
+    pub request: &'a RequestHeader,
+    /// Bytes of the member's body, of the last attempt.
+    pub received: u64,
+    /// Bytes of the client's body.
+    pub read: u64,
+    /// Bytes of a body that were sent to the client.
+    pub sent: u64,
+    /// It has become a tunnel.
+    pub upgraded: bool,
+}
+
 impl Ctx {
     /// The request is over: writes its line.
-    pub fn finish(&mut self, session: &mut Session) {
-        let bytes = session.upstream_body_bytes_received() as u64;
+    pub fn finish(&mut self, Told { request, received, read, sent, upgraded }: Told<'_>) {
         let cut = self.tunnel_cut();
         let now = clock::monotonic();
         let result = if cut.is_some() { AttemptResult::Abandoned } else { AttemptResult::Ok };
-        self.attempt_ended_at(now, result, bytes);
+        self.attempt_ended_at(now, result, received);
         self.logged = true;
         let (outcome, reason) = self.end();
         let (status, duration) = (self.final_status(outcome), self.duration(now));
@@ -34,10 +47,7 @@ impl Ctx {
         if !self.log.is_on() {
             return;
         }
-        let read = session.body_bytes_read() as u64;
-        let sent = session.body_bytes_sent() as u64 + self.connection.part_written();
-        let upgraded = session.was_upgraded();
-        let request = session.req_header();
+        let sent = sent + self.connection.part_written();
         let listener = self.connection.listening().wanted();
         let record = Record {
             listener: &listener.name,

@@ -3,7 +3,7 @@
 
 use http::{Method, StatusCode, header};
 use pingora::http::{RequestHeader, ResponseHeader};
-use pingora::proxy::Session;
+use pingora::protocols::http::ServerSession;
 
 use super::refusal::METHODS;
 
@@ -33,12 +33,12 @@ pub fn upward(up: &mut RequestHeader) -> pingora::Result<()> {
 ///
 /// # Errors
 /// The client is gone.
-pub async fn answer(session: &mut Session, request_id: &str) -> pingora::Result<StatusCode> {
+pub async fn answer(session: &mut ServerSession, request_id: &str) -> pingora::Result<StatusCode> {
     let mut answer = ResponseHeader::build(StatusCode::OK, Some(4))?;
     answer.insert_header(header::ALLOW, METHODS)?;
     answer.insert_header(header::CONTENT_LENGTH, 0)?;
     answer.insert_header("X-Request-Id", request_id)?;
-    session.write_response_header(Box::new(answer), true).await?;
+    session.write_response_header(Box::new(answer)).await?;
     Ok(StatusCode::OK)
 }
 

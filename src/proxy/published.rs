@@ -8,7 +8,7 @@
 use bytes::Bytes;
 use http::{Method, StatusCode, header};
 use pingora::http::ResponseHeader;
-use pingora::proxy::Session;
+use pingora::protocols::http::ServerSession;
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -118,7 +118,11 @@ pub fn may_ask(method: &Method) -> bool {
 ///
 /// # Errors
 /// The client is gone.
-pub async fn answer(session: &mut Session, view: &CompositeView, request_id: &str) -> pingora::Result<StatusCode> {
+pub async fn answer(
+    session: &mut ServerSession,
+    view: &CompositeView,
+    request_id: &str,
+) -> pingora::Result<StatusCode> {
     // Names and numbers: there is nothing in it that could not be written.
     let mut body = serde_json::to_vec(view).unwrap_or_default();
     body.push(b'\n');
@@ -130,9 +134,9 @@ pub async fn answer(session: &mut Session, view: &CompositeView, request_id: &st
     answer.insert_header(HEALTH_STATE, view.state())?;
     answer.insert_header("X-Request-Id", request_id)?;
     let bodyless = session.req_header().method == Method::HEAD;
-    session.write_response_header(Box::new(answer), bodyless).await?;
+    session.write_response_header(Box::new(answer)).await?;
     if !bodyless {
-        session.write_response_body(Some(Bytes::from(body)), true).await?;
+        session.write_response_body(Bytes::from(body), true).await?;
     }
     Ok(status)
 }

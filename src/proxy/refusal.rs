@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use http::{Method, StatusCode, header};
 use pingora::http::ResponseHeader;
-use pingora::proxy::Session;
+use pingora::protocols::http::ServerSession;
 
 use super::published;
 use crate::telemetry::{Outcome, Why};
@@ -161,7 +161,7 @@ fn words(status: StatusCode) -> String {
 ///
 /// # Errors
 /// The client is gone.
-pub async fn send(session: &mut Session, refusal: Refusal, request_id: &str) -> pingora::Result<()> {
+pub async fn send(session: &mut ServerSession, refusal: Refusal, request_id: &str) -> pingora::Result<()> {
     let status = refusal.status();
     let words = words(status);
     let mut answer = ResponseHeader::build(status, Some(8))?;
@@ -181,9 +181,9 @@ pub async fn send(session: &mut Session, refusal: Refusal, request_id: &str) -> 
         answer.insert_header("Retry-After", RETRY_AFTER)?;
     }
     let bodyless = session.req_header().method == Method::HEAD;
-    session.write_response_header(Box::new(answer), bodyless).await?;
+    session.write_response_header(Box::new(answer)).await?;
     if !bodyless {
-        session.write_response_body(Some(Bytes::from(words)), true).await?;
+        session.write_response_body(Bytes::from(words), true).await?;
     }
     Ok(())
 }

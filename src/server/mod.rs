@@ -25,7 +25,7 @@ use crate::health::State;
 use crate::listener::{LastCall, Lobby, Traffic};
 use crate::pool::Audience;
 use crate::probe::{Allowance, Counters};
-use crate::proxy::{self, Proxy};
+use crate::proxy::{Engine, Proxy};
 use crate::reload::{self, Reloader, Seen};
 use crate::remediate::{Remediator, Store};
 use crate::snapshot::Snapshot;
@@ -135,7 +135,7 @@ async fn serve(
     };
     let (room, allowance) = shares(descriptors, &traffic);
     let lobby = || Lobby {
-        app: Arc::new(proxy::engine(proxy.clone())),
+        app: Arc::new(Engine::new(proxy.clone())),
         ending: is_ending.clone(),
         last_call: Arc::new(LastCall::default()),
         log: log.clone(),

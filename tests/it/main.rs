@@ -41,6 +41,7 @@ mod name_cases;
 mod observe_cases;
 mod passive_cases;
 mod pipeline_cases;
+mod plain_cases;
 mod probe_cases;
 mod real_origins;
 mod refusal_cases;

@@ -138,7 +138,9 @@ fn pooled_connection_that_went_dead_silently_ends_at_the_read_timeout_and_counts
     origin.when(When::reused(), Answer::hang());
     let proxy = proxy_of(&[&origin], "upstream: { read_timeout: 300ms }");
     let mut client = proxy.connect();
-    assert_eq!(client.get("/opens").status, 200);
+    // Requests with a body have connections of their own.
+    client.send("POST /opens HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nonce");
+    assert_eq!(client.reply().status, 200);
     client.send("POST /silent HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nonce");
     assert_eq!(client.reply().status, 504);
     let line = proxy.access("/silent");

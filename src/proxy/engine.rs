@@ -1,0 +1,109 @@
+//! Which driver serves a request: our own where it is plain, Pingora's `HttpProxy` everywhere else.
+//!
+//! That is known once the header is read, and not before. Pingora reads the header of what it serves itself: so it is
+//! given back the header as it came, and reads it once more, which it does from memory.
+//!
+//! Not here: what makes a request plain, and how it is served (`plain`).
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::BytesMut;
+use http::Method;
+use pingora::ErrorType;
+use pingora::apps::{HttpServerApp, ReusedHttpStream};
+use pingora::connectors::{ConnectorOptions, TransportConnector};
+use pingora::protocols::http::ServerSession;
+use pingora::proxy::HttpProxy;
+use pingora::server::ShutdownWatch;
+use pingora::server::configuration::ServerConf;
+
+use super::{ATTEMPTS_CEILING, Hooks, Proxy, plain};
+use crate::listener::CONNECTION;
+
+/// Pooled connections of one thread and one driver, to all members.
+const KEEPALIVE_PER_THREAD: usize = 128;
+
+/// Serves the connections of one thread.
+///
+/// Each thread has its own, and with it its own pooled connections. Where threads shared them, a connection was taken while
+/// the thread that had watched it was still letting go, and the request dialled anew: one in five did, on two threads.
+pub struct Engine {
+    proxy: Proxy,
+    /// Of plain requests alone: Pingora lends nobody its own.
+    members: TransportConnector,
+    general: Arc<HttpProxy<Hooks>>,
+}
+
+impl Engine {
+    /// An engine for one thread.
+    pub fn new(proxy: Proxy) -> Engine {
+        let conf = ServerConf {
+            threads: 1,
+            max_retries: ATTEMPTS_CEILING,
+            upstream_keepalive_pool_size: KEEPALIVE_PER_THREAD,
+            ..ServerConf::default()
+        };
+        let members = TransportConnector::new(Some(ConnectorOptions::from_server_conf(&conf)));
+        let general = pingora::proxy::http_proxy(&Arc::new(conf), Hooks::new(proxy.clone()));
+        Engine { proxy, members, general: Arc::new(general) }
+    }
+}
+
+#[async_trait]
+impl HttpServerApp for Engine {
+    async fn process_new_http(
+        self: &Arc<Self>,
+        mut session: ServerSession,
+        ending: &ShutdownWatch,
+    ) -> Option<ReusedHttpStream> {
+        let is_http1 = matches!(session, ServerSession::H1(_));
+        if !is_http1 || CONNECTION.with(|connection| connection.sends_chunks()) {
+            return self.general.process_new_http(session, ending).await;
+        }
+        if !header_is_read(&mut session).await {
+            return None;
+        }
+        if !plain::is_plain(session.req_header()) {
+            hand_back(&mut session);
+            return self.general.process_new_http(session, ending).await;
+        }
+        if *ending.borrow() {
+            session.set_keepalive(None);
+        }
+        plain::serve(&self.proxy, &self.members, session).await
+    }
+}
+
+/// Reads a request's header, as Pingora does; false where none came, or one that is answered already.
+async fn header_is_read(session: &mut ServerSession) -> bool {
+    let refused = match session.read_request().await {
+        Ok(true) if session.req_header().method != Method::CONNECT => return true,
+        Ok(true) => Some(405),
+        Ok(false) => return false,
+        Err(error) => (*error.etype() == ErrorType::InvalidHTTPHeader).then_some(400),
+    };
+    if let Some(status) = refused {
+        // An error means that the client has gone. What is sent are the stream's words (`listener`).
+        let _ = session.respond_error(status).await;
+    }
+    session.shutdown().await;
+    false
+}
+
+/// Gives the session the header that it has read, to read it once more. Nothing else was: the stream gives a header alone.
+fn hand_back(session: &mut ServerSession) {
+    if let ServerSession::H1(h1) = session {
+        h1.set_pipelined_prefix(BytesMut::from(&h1.get_headers_raw_bytes()[..]));
+    }
+    if session.req_header().headers.contains_key(http::header::TRANSFER_ENCODING) {
+        // Of such a body the stream does not know the end, so what comes behind it may be with Pingora from now on.
+        CONNECTION.with(|connection| connection.set_sends_chunks());
+    }
+}
+
+impl std::fmt::Debug for Engine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Engine").finish_non_exhaustive()
+    }
+}
