@@ -19,7 +19,7 @@ use crate::config::{Action, Remediation};
 use crate::control::Control;
 use crate::health::replacement::{Ledger, Limit, Wait};
 use crate::remediate::{Ending, Finished, Overview, Refused, Running};
-use crate::snapshot::Served;
+use crate::snapshot::{Served, Snapshot};
 
 /// How replacement stands.
 #[derive(Debug, Serialize, ToSchema)]
@@ -33,6 +33,8 @@ pub struct RemediationView {
     global: LimitView,
     /// Those that replace members, by name.
     pools: Vec<PoolRemediationView>,
+    /// Those whose `remediation` only observes, by name, with what would count and wait if it did more.
+    observed: Vec<PoolRemediationView>,
     /// What is under way.
     running: Vec<RunningView>,
     /// What is decided and waits until fewer are under way, in the order of their turns.
@@ -185,6 +187,7 @@ pub async fn replace(
         let status = match refused {
             Refused::Gone => StatusCode::NOT_FOUND,
             Refused::Ending | Refused::Unnoted(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Refused::OnlyObserves(_) => StatusCode::CONFLICT,
             Refused::NoAction(_) | Refused::NoAddress | Refused::Running | Refused::Full(_) => StatusCode::CONFLICT,
         };
         Problem::new(status, format!("member {member:?} is not replaced: {refused}"))
@@ -216,11 +219,24 @@ impl RemediationView {
             lost_at: ledger.lost_at().map(|at| ago(ledger.now().counted.saturating_sub(at.counted))),
             global: LimitView::new(ledger, Limit::Global, "", snapshot.config.max_global),
             pools: pools.values().map(|(served, rule)| PoolRemediationView::new(served, rule, &overview)).collect(),
+            observed: observed(&snapshot, &overview),
             running: overview.running.iter().map(RunningView::new).collect(),
             queued: overview.queued.iter().map(RunningView::new).collect(),
             finished: overview.finished.iter().map(|finished| FinishedView::new(finished)).collect(),
         }
     }
+}
+
+/// The pools whose remediation only observes, as the trial has them.
+fn observed(snapshot: &Snapshot, overview: &Overview) -> Vec<PoolRemediationView> {
+    let Some(trial) = &overview.trial else { return Vec::new() };
+    let (ledger, waiting) = (trial.ledger().clone(), trial.waiting().clone());
+    let tried = Overview { ledger, waiting, running: vec![], queued: vec![], finished: vec![], trial: None };
+    let pools: BTreeMap<&String, &Arc<Served>> = snapshot.pools.iter().collect();
+    let view = |served: &&Arc<Served>| {
+        Some(PoolRemediationView::new(served, served.config.observed_remediation.as_ref()?, &tried))
+    };
+    pools.values().filter_map(view).collect()
 }
 
 impl LimitView {

@@ -179,7 +179,8 @@ fn unusable(path: &Path) -> Option<String> {
 fn replacers(config: &Config, places: &Places) -> Vec<Problem> {
     let mut problems = Vec::new();
     for (name, pool) in &config.pools {
-        let missing = match pool.remediation.as_ref().map(|remediation| &remediation.action) {
+        let remediation = pool.remediation.as_ref().or(pool.observed_remediation.as_ref());
+        let missing = match remediation.map(|remediation| &remediation.action) {
             Some(Action::Command { argv, .. }) => {
                 let path = Path::new(&argv[0]);
                 let why = match path.is_dir() {

@@ -326,7 +326,8 @@ fn retries(pool: &Pool, keys: &PoolKeys, at: At<'_>, problems: &mut Problems) {
 fn remediation(config: &Config, file: &File, at: At<'_>, problems: &mut Problems) {
     let replacing = config.pools.iter().filter_map(|(name, pool)| Some((name, pool.remediation.as_ref()?)));
     let at_pool = |name: &str| at.key("pools").key(name);
-    for (name, remediation) in replacing.clone() {
+    let observing = config.pools.iter().filter_map(|(name, pool)| Some((name, pool.observed_remediation.as_ref()?)));
+    for (name, remediation) in replacing.clone().chain(observing.clone()) {
         let limits = remediation.limits;
         if limits.per_hour > limits.per_day {
             let message = format!("`max_per_hour` has no effect over `max_per_day`, {}", limits.per_day);
@@ -339,7 +340,9 @@ fn remediation(config: &Config, file: &File, at: At<'_>, problems: &mut Problems
                        `state_dir: /var/lib/pulsegate` at the top of the file";
         problems.warn(at_pool(name).key("remediation"), message);
     }
-    if replacing.count() == 0 && file.remediation.as_ref().is_some_and(|keys| keys.max_global.is_some()) {
+    if replacing.chain(observing).count() == 0
+        && file.remediation.as_ref().is_some_and(|keys| keys.max_global.is_some())
+    {
         problems.warn(at.key("remediation"), "`max_global` has no effect: no pool has a `remediation`");
     }
     let keys = |name: &str| file.pools.as_ref().and_then(|pools| pools.get(name));

@@ -221,6 +221,8 @@ pub struct Pool {
     pub queue: Option<Queue>,
     /// Who replaces its members; `None`: nobody.
     pub remediation: Option<Remediation>,
+    /// Who would, if it did more than observe; `None`: nothing of the kind is tried.
+    pub observed_remediation: Option<Remediation>,
     /// Only one of its members may be enabled: it has no probes, and is to be as Front Door's pools are (case F8).
     pub only_one_enabled: bool,
 }

@@ -203,7 +203,7 @@ fn pool(pool: &Pool) -> Value {
         ("max_in_flight", pool.capacity.max_in_flight.map(|most| json!(most))),
         ("max_connections", pool.capacity.max_connections.map(|most| json!(most))),
         ("queue", pool.queue.map(queue)),
-        ("remediation", Some(pool.remediation.as_ref().map_or(json!("off"), remediation))),
+        ("remediation", Some(remediation(pool))),
         ("observe", pool.observed.as_deref().and_then(observe)),
     ])
 }
@@ -236,7 +236,10 @@ fn judge(judge: Judge) -> (&'static str, Value) {
     }
 }
 
-fn remediation(remediation: &Remediation) -> Value {
+fn remediation(pool: &Pool) -> Value {
+    let Some(remediation) = pool.remediation.as_ref().or(pool.observed_remediation.as_ref()) else {
+        return json!("off");
+    };
     let Remediation { after, action, limits } = remediation;
     let (command, timeout, webhook) = match action {
         Action::Command { argv, timeout } => {
@@ -252,6 +255,7 @@ fn remediation(remediation: &Remediation) -> Value {
         ("webhook", webhook),
         ("max_per_hour", Some(json!(limits.per_hour))),
         ("max_per_day", Some(json!(limits.per_day))),
+        ("observe", pool.observed_remediation.is_some().then_some(json!(true))),
     ])
 }
 

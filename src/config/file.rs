@@ -210,6 +210,7 @@ pub(super) struct RemediationKeys {
     pub(super) webhook: Option<WebhookKeys>,
     pub(super) max_per_hour: Written<u64>,
     pub(super) max_per_day: Written<u64>,
+    pub(super) observe: Written<bool>,
 }
 
 #[derive(Debug, Default, Deserialize)]

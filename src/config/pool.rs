@@ -37,7 +37,7 @@ pub(super) fn pool(name: &str, keys: &PoolKeys, memory: Duration, mut read: Read
     let probing = probe::probing(name, keys.probe.as_ref(), preset, &base, &listed, &upstream, &mut read);
     let Listed { members, services, files } = listed;
     let (balance, hash_key) = balance(keys, &base, &mut read);
-    let remediation = remediation(name, keys.remediation.as_ref(), probing.probe.as_ref(), &mut read);
+    let (remediation, observed_remediation) = remediation(name, keys.remediation.as_ref(), &probing, &mut read);
     let rolls = files.iter().map(|path| path.display().to_string().into()).collect();
     let judged = Rules { memory, rolls, ..rules(keys, preset, &base, &probing, &mut read) };
     let observed = observed(name, keys, preset, &base, &probing, &judged, &mut read).map(Arc::new);
@@ -56,6 +56,7 @@ pub(super) fn pool(name: &str, keys: &PoolKeys, memory: Duration, mut read: Read
         capacity: capacity(&keys.max_in_flight, &keys.max_connections, &mut read),
         queue: keys.queue.as_ref().and_then(|keys| queue(keys, read.under("queue"))),
         remediation,
+        observed_remediation,
         only_one_enabled: preset == Some(Preset::FrontDoor) && (probing.probe.is_none() || probing.only_observes),
         probe: probing.probe.map(Arc::new),
         upstream,

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::domain::{Action, Probe, Remediation};
 use super::file::{AllRemediationKeys, RemediationKeys};
+use super::probe::Probing;
 use super::reading::{DAY, Reading, TICK};
 use super::spelling::{Spelled, Text, shown, spell_duration};
 use super::webhook::webhook;
@@ -35,14 +36,25 @@ pub(super) fn state_dir(text: &str) -> Result<PathBuf, String> {
     whole_path("state_dir", text)
 }
 
-/// What `remediation:` means in the pool that `pool` stands on.
+/// What `remediation:` means in the pool that `pool` stands on: what is done, and what is only observed.
 pub(super) fn remediation(
     name: &str,
     written: Option<&Or<Off, RemediationKeys>>,
-    probe: Option<&Probe>,
+    probing: &Probing,
     pool: &mut Reading<'_>,
-) -> Option<Remediation> {
-    let Some(Or::Keys(keys)) = written else { return None };
+) -> (Option<Remediation>, Option<Remediation>) {
+    let Some(Or::Keys(keys)) = written else { return (None, None) };
+    let only_observes = keys.observe.is_some_and(|Spelled(observe)| observe);
+    if probing.only_observes && !only_observes {
+        let message = "the probe only observes, so nobody is ever due; write `observe: true` here too";
+        let place = pool.at.key("remediation").name();
+        pool.problems.error_at(place, message);
+    }
+    let meant = meant(name, keys, probing.probe.as_ref(), pool);
+    if only_observes { (None, meant) } else { (meant, None) }
+}
+
+fn meant(name: &str, keys: &RemediationKeys, probe: Option<&Probe>, pool: &mut Reading<'_>) -> Option<Remediation> {
     let probe_is_lost = pool.at.lost("probe");
     let mut read = pool.under("remediation");
     let after = read.span("after", &keys.after, SOON..=DAY);

@@ -76,6 +76,16 @@ impl Patient {
     }
 }
 
+impl Turn {
+    /// Whom it is about.
+    pub fn who(&self) -> &Who {
+        match self {
+            Turn::Start(order) => &order.who,
+            Turn::Wait(who, _) | Turn::Over(who) => who,
+        }
+    }
+}
+
 /// What keeps a member waiting that is due.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Wait {

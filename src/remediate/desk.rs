@@ -112,12 +112,16 @@ pub struct Overview {
     pub queued: Vec<Running>,
     /// What is over, newest first.
     pub finished: Vec<Arc<Finished>>,
+    /// What would count, and who would wait, if nobody only observed; `None`: nobody does.
+    pub trial: Option<Ward>,
 }
 
 /// What is known.
 #[derive(Debug)]
 pub(super) struct Desk {
     pub(super) ward: Ward,
+    /// What would be decided if nobody only observed; `None`: nobody does.
+    pub(super) trial: Option<Ward>,
     running: BTreeMap<Who, Running>,
     finished: VecDeque<Arc<Finished>>,
     tallies: BTreeMap<Arc<str>, Tally>,
@@ -132,6 +136,7 @@ impl Desk {
         let written = Some(ward.ledger().now());
         Desk {
             ward,
+            trial: None,
             running: BTreeMap::new(),
             finished: VecDeque::new(),
             tallies: BTreeMap::new(),
@@ -149,6 +154,7 @@ impl Desk {
             running: self.running.values().filter(|one| !one.is_queued).cloned().collect(),
             queued,
             finished: self.finished.iter().cloned().collect(),
+            trial: self.trial.clone(),
         }
     }
 

@@ -10,6 +10,7 @@ mod command;
 mod desk;
 mod notice;
 mod store;
+mod trial;
 mod words;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -56,6 +57,9 @@ pub enum Refused {
     /// The pool or the member is not there.
     #[error("it is not there any more")]
     Gone,
+    /// What is configured only observes.
+    #[error("the `remediation` of pool {0:?} only observes")]
+    OnlyObserves(String),
     /// Nothing is configured that would do it.
     #[error("pool {0:?} has no `remediation`, so there is nobody to replace it")]
     NoAction(String),
@@ -192,6 +196,9 @@ impl Remediator {
         let _turn = self.turn.lock().await;
         let snapshot = self.snapshot.load_full();
         let served = snapshot.pools.get(pool).ok_or(Refused::Gone)?;
+        if served.config.observed_remediation.is_some() {
+            return Err(Refused::OnlyObserves(pool.to_owned()));
+        }
         if served.config.remediation.is_none() {
             return Err(Refused::NoAction(pool.to_owned()));
         }
@@ -250,8 +257,9 @@ impl Remediator {
             return None;
         }
         let snapshot = self.snapshot.load_full();
+        let observed = self.look_on(&snapshot);
         if snapshot.pools.values().all(|pool| pool.config.remediation.is_none()) && self.desk().is_at_rest() {
-            return None;
+            return observed;
         }
         let (turns, next) = {
             let mut desk = self.desk();
@@ -274,7 +282,7 @@ impl Remediator {
             }
         }
         self.tell(&snapshot, rest);
-        next
+        next.into_iter().chain(observed).min()
     }
 
     /// Whether there is something that the next process has to know.
@@ -562,8 +570,8 @@ impl Refused {
 fn patients(snapshot: &Snapshot, desk: &mut Desk, its_own: Option<&Who>) -> Vec<Patient> {
     let (mut patients, stretch) = (Vec::new(), desk.stretch(snapshot));
     for served in snapshot.pools.values() {
-        let rule = rule(served, stretch);
-        if served.config.probe.is_none() {
+        let rule = rule(served, served.config.remediation.as_ref(), stretch);
+        if !judges(served) {
             continue;
         }
         served.live.read(|health, _| {
@@ -577,8 +585,13 @@ fn patients(snapshot: &Snapshot, desk: &mut Desk, its_own: Option<&Who>) -> Vec<
     patients
 }
 
-fn rule(served: &Served, stretch: f64) -> Option<Rule> {
-    let (remediation, probe) = (served.config.remediation.as_ref()?, served.config.probe.as_ref()?);
+/// Whether the pool has a probe that says of its members how they are: one that only observes does not.
+fn judges(served: &Served) -> bool {
+    served.config.probe.is_some() && served.config.rules.probed
+}
+
+fn rule(served: &Served, remediation: Option<&Remediation>, stretch: f64) -> Option<Rule> {
+    let (remediation, probe) = (remediation?, served.config.probe.as_ref()?);
     Some(Rule { after: remediation.after, pace: probe.pace().mul_f64(stretch), limits: remediation.limits })
 }
 

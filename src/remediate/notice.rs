@@ -11,6 +11,7 @@ use crate::clock;
 use crate::config::Remediation;
 use crate::health::replacement::Order;
 use crate::health::{MemberId, Outcome};
+use crate::pool::shown;
 use crate::snapshot::Served;
 
 /// The form of the object.
@@ -41,9 +42,9 @@ impl Subject {
     /// The member `id` as it stands; `None`: it is not there any more.
     pub fn of(served: &Served, id: MemberId) -> Option<Subject> {
         let pool = &served.live;
-        pool.read(|health, members| {
+        pool.read_both(|health, shadow, members| {
             let index = health.index_of(id)?;
-            let (member, picture) = (&health.members()[index], health.picture());
+            let (member, picture) = (shown(health, shadow, index), health.picture());
             let (key, window) = (&member.spec().key, member.window());
             let last_probe = member.last_sample().map(|(sample, at)| {
                 let (result, reason) = match sample.outcome {
@@ -61,7 +62,7 @@ impl Subject {
                 port: key.address.map(|address| address.port()),
                 tls: key.tls,
                 standing: picture.standings.get(index)?.as_str(),
-                verdict: member.verdict().as_str(),
+                verdict: health.members()[index].verdict().as_str(),
                 window: (window.shown > 0).then(|| format!("{}/{}", window.passes, window.shown)),
                 last_probe,
                 fails: member.streak() < 0,

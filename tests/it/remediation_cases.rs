@@ -358,6 +358,43 @@ fn a_machine_of_two_pools_is_replaced_once_it_fails_in_both() {
 }
 
 #[test]
+fn a_remediation_that_only_observes_tells_what_it_would_do_and_does_nothing() {
+    let desk = Desk::new();
+    let (first, second) = (Origin::start(), Origin::start());
+    let tried = format!("{AFTER}, {}, observe: true", desk.command("true"));
+    let config = desk.state_dir() + &web(&[&first, &second], &tried);
+    let proxy = Proxy::start(&config);
+    proxy.await_all_healthy();
+    first.answer(Answer::status(503));
+    proxy.await_standing(&first, "ejected");
+    second.answer(Answer::status(503));
+    let started = await_decision(&proxy, &first, "started");
+    assert_eq!(started.text("level"), "info", "{}", started.raw);
+    for words in ["\"observed\":true", "observed (remediation): member", "is being replaced", "1 of 1 within an hour"] {
+        assert!(started.raw.contains(words), "no {words} in {}", started.raw);
+    }
+    // The limits hold for what would be, too.
+    let deferred = await_decision(&proxy, &second, "deferred");
+    assert!(deferred.raw.contains("\"observed\":true") && deferred.text("reason") == "hour", "{}", deferred.raw);
+    let stands = remediation(&proxy);
+    assert_eq!((&stands["pools"], &stands["global"]["used"]), (&serde_json::json!([]), &0.into()), "{stands}");
+    let observed = &stands["observed"][0];
+    assert_eq!((&observed["pool"], &observed["hour"]["used"]), (&"web".into(), &1.into()), "{observed}");
+    assert_eq!(observed["waiting"][0]["member"], *second.address(), "{observed}");
+    let path = format!("/api/v1/pools/web/members/{}/replace", first.address());
+    let refused = proxy.admin_post(&path, &[]);
+    assert_eq!(refused.status, 409, "{}", refused.text());
+    assert!(refused.text().contains("only observes"), "{}", refused.text());
+    let scrape = Scrape::of(&proxy);
+    assert_eq!(scrape.value("remediation_global_used"), 0.0);
+    assert!(scrape.value("observed_events_total{kind=\"remediation\"}") >= 2.0);
+    // Put in force, it has used nothing up.
+    proxy.reload(&config.replace(", observe: true", ""));
+    await_decision(&proxy, &first, "done");
+    assert_eq!(desk.told().len(), 1, "{:?}", desk.told());
+}
+
+#[test]
 fn by_hand_a_member_is_replaced_within_the_limits() {
     let desk = Desk::new();
     let (first, second, other) = (Origin::start(), Origin::start(), Origin::start());
