@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, Tc
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::{self, JoinHandle};
 
-use socket2::{Domain, Socket, Type};
+use socket2::{Domain, SockRef, Socket, Type};
 
 use super::reading::Reader;
 pub use super::reading::Seen;
@@ -281,9 +281,11 @@ fn accept_loop(shared: &Arc<Shared>, listener: &TcpListener, life: usize) {
         let connection = state.accepted;
         state.accepted += 1;
         state.now_open += 1;
-        state.most_open = state.most_open.max(state.now_open);
-        let stream = Arc::new(stream);
         state.open.retain(|other| other.strong_count() > 0);
+        // Whose thread has not come to see its end yet is over all the same.
+        let over = state.open.iter().filter_map(Weak::upgrade).filter(|other| has_ended(other)).count();
+        state.most_open = state.most_open.max(state.now_open.saturating_sub(over));
+        let stream = Arc::new(stream);
         state.open.push(Arc::downgrade(&stream));
         let accept = state.accept;
         drop(state);
@@ -298,6 +300,14 @@ fn accept_loop(shared: &Arc<Shared>, listener: &TcpListener, life: usize) {
             drop(stream);
         });
     }
+}
+
+/// Whether the peer has closed it, and nothing it sent is left to read.
+fn has_ended(stream: &TcpStream) -> bool {
+    /// MSG_PEEK and MSG_DONTWAIT: the stream is another thread's, which blocks on it.
+    const GLANCE: i32 = 0x02 | 0x40;
+    let mut byte = [std::mem::MaybeUninit::uninit()];
+    SockRef::from(stream).recv_with_flags(&mut byte, GLANCE).is_ok_and(|count| count == 0)
 }
 
 fn serve(shared: &Shared, stream: &TcpStream, connection: usize, life: usize) {
