@@ -499,8 +499,8 @@ fn field((name, value): &(String, String)) -> (String, Value) {
     (name.clone(), json!(if sounds_secret(name) { MASK.to_owned() } else { escape(value) }))
 }
 
-/// A path whose query may have a key in it.
-pub(super) fn without_secrets(path: &str) -> String {
+/// A path, with the values of its query's parameters covered whose names sound like a secret.
+pub fn without_secrets(path: &str) -> String {
     let Some((path, query)) = path.split_once('?') else { return path.to_owned() };
     let shown = |pair: &str| {
         let (pair, end) = match pair.strip_suffix(['&', ';']) {

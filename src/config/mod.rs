@@ -57,7 +57,7 @@ pub use alert::{Alert, MOST_FLAPS, Occasion, Trigger};
 pub use cost::{Cost, PLANNED, Placed, PoolCost, stretch};
 pub use diagnostics::Diagnostics;
 pub use domain::*;
-pub use effective::{percent_decoded, sounds_secret};
+pub use effective::{percent_decoded, sounds_secret, without_secrets};
 pub use problem::{Problem, Severity};
 pub use proof::{Proof, Secret};
 pub use regular::{O_NONBLOCK, line, open_regular};

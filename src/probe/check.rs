@@ -23,7 +23,7 @@ use super::session::{Kept, Sender, Session};
 use super::tape::Tape;
 use super::way::{Request, Version, Way};
 use super::{grpc, http, tcp};
-use crate::config::{Probe, ProbeKind};
+use crate::config::{Probe, ProbeKind, without_secrets};
 use crate::health::{Outcome, Phases, Sample};
 use crate::tls::{Files, TlsError};
 
@@ -184,7 +184,7 @@ pub struct Asked {
     pub method: Option<String>,
     /// The Host field, or what HTTP/2 has in its place.
     pub host: Option<String>,
-    /// The request's path, with its query.
+    /// The request's path, with its query, in which secrets are covered as in the configuration that is shown.
     pub path: Option<String>,
     /// The service that gRPC is asked for; empty: the whole server.
     pub service: Option<String>,
@@ -255,7 +255,7 @@ impl Check {
             scheme: Some(if question.way().tls.is_some() { "https" } else { "http" }),
             method: Some(method.to_owned()),
             host: Some(String::from_utf8_lossy(request.host.as_bytes()).into_owned()),
-            path: Some(path.to_owned()),
+            path: Some(without_secrets(path)),
             service,
         }
     }

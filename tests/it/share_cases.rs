@@ -22,6 +22,16 @@ fn probes(proxy: &Proxy) -> Value {
     serde_json::from_str(&reply.text()).expect("json")
 }
 
+/// What a query has in it for the probe alone is covered, as in the configuration.
+#[test]
+fn secrets_of_a_query_are_covered_in_the_list_of_probes() {
+    let origin = Origin::start();
+    let probe = "path: \"/h?api_key=QUERYsecret&x=1\"";
+    let proxy = Proxy::start(&config(&[pool("web", &origin.to_string(), probe)], "web"));
+    proxy.await_standing(&origin, "healthy");
+    assert_eq!(probes(&proxy)["probes"][0]["path"], "/h?api_key=********&x=1");
+}
+
 /// The pools that share each probe, in the order of the list.
 fn sharers(proxy: &Proxy) -> Vec<Vec<String>> {
     let listed = probes(proxy);
