@@ -64,7 +64,7 @@ pub(super) struct ListenerKeys {
 #[serde(default, deny_unknown_fields, expecting = "`off`, or a mapping such as `{ address: \"127.0.0.1:9900\" }`")]
 pub(super) struct AdminKeys {
     pub(super) address: Written<SocketAddr>,
-    pub(super) token: Written<Text>,
+    pub(super) token: Written<Unquoted>,
 }
 
 #[derive(Debug, Default, Deserialize)]

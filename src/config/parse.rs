@@ -156,7 +156,9 @@ fn admin(written: Option<&Or<Off, AdminKeys>>, listeners: &[Listener], top: &mut
     };
     let address = keys.and_then(|k| k.address).map_or(default, |Spelled(address)| address);
     let mut read = top.under("admin");
-    let token = keys.and_then(|k| read.text("token", &k.token, token));
+    let written = keys.and_then(|k| k.token.as_ref());
+    let token =
+        written.and_then(|Spelled(written)| token(written.text()).map_err(|message| read.error("token", message)).ok());
     let token_was_written = keys.is_some_and(|k| k.token.is_some()) || read.at.lost("token");
     if !address.ip().is_loopback() && !token_was_written {
         let place = read.at.key("address");

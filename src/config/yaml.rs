@@ -123,6 +123,9 @@ impl Document {
             hidden.borrow_mut().literal(mark, path, text);
             refuse(path, text).map_or_else(|| env::expand(text, &asked), Err)
         };
+        each_number(&self.value, &mut Vec::new(), &|path, number| {
+            hidden.borrow_mut().literal(At::root(&places).walk(path).mark(), path, number);
+        });
         self.rewrite(&change, problems);
         problems.hide(hidden.into_inner());
     }
@@ -256,6 +259,31 @@ fn each_text(value: &mut Value, change: &dyn Fn(&mut String)) {
         Value::String(text) => change(text),
         Value::Sequence(items) => items.iter_mut().for_each(|item| each_text(item, change)),
         Value::Mapping(map) => map.values_mut().for_each(|item| each_text(item, change)),
+        _ => {}
+    }
+}
+
+/// Numbers as problems quote them: what is meant for a text may be read as one, and be a secret.
+fn each_number(value: &Value, path: &mut Vec<Step>, told: &dyn Fn(&[Step], &str)) {
+    match value {
+        Value::Number(number) => match number.as_f64().filter(|_| number.is_f64()) {
+            Some(fraction) => told(path, &fraction.to_string()),
+            None => told(path, &number.to_string()),
+        },
+        Value::Sequence(items) => {
+            for (index, item) in items.iter().enumerate() {
+                path.push(Step::Item(index));
+                each_number(item, path, told);
+                path.pop();
+            }
+        }
+        Value::Mapping(map) => {
+            for (key, item) in map {
+                path.push(Step::Key(key.as_str().unwrap_or_default().to_owned()));
+                each_number(item, path, told);
+                path.pop();
+            }
+        }
         _ => {}
     }
 }
