@@ -1,13 +1,12 @@
 //! `pulsegate check`: everything that is wrong with a file, advice on the rest, and what it will cost.
 
-use std::io::Write;
 use std::net::IpAddr;
 use std::path::Path;
 use std::process::ExitCode;
 
 use serde_json::{Map, Value, json};
 
-use super::{NamedFile, outside};
+use super::{NamedFile, output, outside};
 use crate::config::{self, Config, Cost, Loaded, Member, PoolCost, Problem, Severity};
 use crate::snapshot::Found;
 
@@ -48,15 +47,16 @@ pub fn run(args: &Args) -> ExitCode {
     let passes = report.errors() == 0 && !(args.strict && report.warnings() > 0);
     let summary = format!("{}\n", report.summary());
     let (text, failure) = match (args.format, passes) {
-        (Format::Text, true) => (report.text() + &summary, String::new()),
-        (Format::Text, false) => (report.text(), summary),
-        (Format::Json, true) => (report.json(), String::new()),
-        (Format::Json, false) => (report.json(), summary),
+        (Format::Text, true) => (output::lines(&(report.text() + &summary)), String::new()),
+        (Format::Text, false) => (output::lines(&report.text()), summary),
+        (Format::Json, true) => (output::json(&report.json()), String::new()),
+        (Format::Json, false) => (output::json(&report.json()), summary),
     };
-    // A reader that has gone away, as in `check | head`, is no failure of the file.
-    let _ = std::io::stdout().write_all(text.as_bytes());
-    let _ = std::io::stderr().write_all(failure.as_bytes());
-    if passes { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    let code = output::end(&text, if passes { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+    if !failure.is_empty() {
+        output::tell(failure.trim_end());
+    }
+    code
 }
 
 /// What `check` found in a file.

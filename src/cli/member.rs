@@ -10,6 +10,7 @@ use serde_json::Value;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::operator::{self, Answer, AskError, Format, Operator, segment};
+use super::output;
 use super::standing::{Member, Pool, member_words, pool_words, rank, running, warning};
 
 /// Between two looks whether a member has finished.
@@ -88,7 +89,7 @@ impl Args {
         if let (Ok(before), Ok(after)) = (before, self.look().await)
             && rank(&after.said.mode) > rank(&before.said.mode)
         {
-            eprintln!("pulsegate: warning: {}", warning(&self.pool, &after.said));
+            output::tell(format_args!("pulsegate: warning: {}", warning(&self.pool, &after.said)));
         }
         Ok(answer)
     }

@@ -6,6 +6,7 @@ mod enable;
 mod explain;
 mod member;
 mod operator;
+mod output;
 mod outside;
 mod probe;
 mod reload;
@@ -223,7 +224,7 @@ fn outlive_rotations() {
 }
 
 fn fail(error: &dyn std::error::Error) -> ExitCode {
-    eprintln!("pulsegate: {error}");
+    output::tell(format_args!("pulsegate: {error}"));
     ExitCode::FAILURE
 }
 

@@ -4,7 +4,7 @@
 
 use std::fmt::Write as _;
 use std::fs::File;
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Read as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -23,6 +23,7 @@ use tokio::net::TcpStream;
 use tokio::sync::OnceCell;
 use tokio::time::timeout;
 
+use super::output;
 use crate::admin::KNOWN_BY;
 use crate::config::Problem;
 
@@ -181,15 +182,23 @@ impl Operator {
         let (head, body) = answered.map_err(stranger)?;
         let kind = head.headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
         match (head.status.is_success(), kind) {
-            (true, "application/json") => match serde_json::from_str(&body) {
+            (true, "application/json") => match self.read(&body) {
                 Ok(said) => Ok(Answer { body, said }),
                 Err(error) => Err(stranger(format!("{}, and {error}", head.status))),
             },
-            (false, "application/problem+json") => match serde_json::from_str::<Refusal>(&body) {
+            (false, "application/problem+json") => match self.read::<Refusal>(&body) {
                 Ok(refusal) => Err(AskError::Refused(Refusal { body, token_from, ..refusal })),
                 Err(error) => Err(stranger(format!("{}, and {error}", head.status))),
             },
             _ => Err(stranger(format!("{} of type `{kind}`", head.status))),
+        }
+    }
+
+    /// What an answer says. For people its texts are made fit to stand in a line: members had a part in some of them.
+    fn read<T: DeserializeOwned>(&self, body: &str) -> serde_json::Result<T> {
+        match self.format {
+            Format::Text => serde_json::from_value(output::fit(serde_json::from_str(body)?)),
+            Format::Json => serde_json::from_str(body),
         }
     }
 
@@ -272,23 +281,27 @@ where
         said
     });
     match said {
-        Ok(text) => {
-            // A reader that has gone away, as in `… | head`, is no failure.
-            let _ = writeln!(io::stdout(), "{}", text.trim_end());
-            ExitCode::SUCCESS
-        }
+        Ok(text) => output::end(&printed(&text, operator.format), ExitCode::SUCCESS),
         Err(error) => {
             match (&error, operator.format) {
                 (AskError::Refused(Refusal { body, .. }) | AskError::Late { body, .. }, Format::Json) => {
-                    drop(writeln!(io::stdout(), "{}", body.trim_end()));
+                    // Its failure is said below, whatever can be written.
+                    drop(output::print(&printed(body, operator.format)));
                 }
-                (AskError::Refused(refusal), Format::Text) => {
-                    refusal.problems.iter().for_each(|problem| eprintln!("{problem}"));
-                }
+                (AskError::Refused(refusal), Format::Text) => refusal.problems.iter().for_each(output::tell),
                 _ => {}
             }
             super::fail(&error)
         }
+    }
+}
+
+/// Of the API's words those for people are fit for a terminal already (`read`), and what is made of them is so once more.
+fn printed(text: &str, format: Format) -> String {
+    let text = text.trim_end();
+    match format {
+        Format::Text => format!("{}\n", output::lines(text)),
+        Format::Json => format!("{}\n", output::json(text)),
     }
 }
 

@@ -11,12 +11,14 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::output::{self, Output};
 use crate::config::{self, Config, Member, Pool, Probe, Problem};
 use crate::control::Few;
 use crate::discovery::Desk;
 use crate::health::{Outcome, Reason, Sample};
 use crate::probe::{Check, CheckError, Exchange, Recipe, Secured};
 use crate::snapshot::{Found, Located};
+use crate::telemetry::shown;
 use crate::tls::Files;
 
 /// Lines of an answer's header, and of its body, that are shown.
@@ -72,9 +74,12 @@ pub enum ProbeError {
     /// A file of members cannot be used.
     #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
     Files(Vec<Problem>),
-    /// The runtime cannot be had, or nobody reads the output.
-    #[error(transparent)]
-    Io(#[from] io::Error),
+    /// What was seen cannot be written.
+    #[error("the output cannot be written: {0}")]
+    Output(#[from] io::Error),
+    /// The runtime cannot be had.
+    #[error("no runtime: {0}")]
+    Runtime(io::Error),
 }
 
 /// Asks and prints; succeeds when every member passed. Problems of the file go to stderr.
@@ -82,21 +87,19 @@ pub fn run(args: &Args) -> ExitCode {
     let config = match config::load(&args.config.path, &|name| std::env::var(name).ok()) {
         Ok(loaded) => loaded.config,
         Err(problems) => {
-            problems.iter().for_each(|problem| eprintln!("{problem}"));
-            eprintln!("pulsegate: the configuration has errors; nobody was asked");
+            problems.iter().for_each(output::tell);
+            output::tell("pulsegate: the configuration has errors; nobody was asked");
             return ExitCode::FAILURE;
         }
     };
-    match ask_all(config, args, &mut io::stdout().lock()) {
+    match ask_all(config, args, &mut Output::new()) {
         Ok(tally) if tally.passed == tally.asked => ExitCode::SUCCESS,
         Ok(tally) => {
-            eprintln!("pulsegate: {} of {} passed", tally.passed, tally.asked);
+            output::tell(format_args!("pulsegate: {} of {} passed", tally.passed, tally.asked));
             ExitCode::FAILURE
         }
-        Err(error) => {
-            eprintln!("pulsegate: {error}");
-            ExitCode::FAILURE
-        }
+        Err(ProbeError::Output(error)) => output::unwritten(&error),
+        Err(error) => super::fail(&error),
     }
 }
 
@@ -115,7 +118,7 @@ fn ask_all(mut config: Config, args: &Args, out: &mut impl Write) -> Result<Tall
         config.pools.retain(|name, _| *name == args.pool);
     }
     let config = Arc::new(config);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(ProbeError::Runtime)?;
     let asked = runtime.block_on(async {
         super::outlive_rotations();
         let desk = Desk::new(&config);
@@ -160,6 +163,7 @@ pub async fn probe(
         tally.asked += 1;
         tally.passed += usize::from(conclude(&sample, pool, out)?);
     }
+    out.flush()?;
     Ok(tally)
 }
 
@@ -212,7 +216,7 @@ fn show(exchange: &Exchange, out: &mut impl Write) -> io::Result<()> {
 fn show_lines(mark: &str, bytes: &[u8], most: usize, out: &mut impl Write) -> io::Result<()> {
     let text = String::from_utf8_lossy(bytes);
     for line in text.lines().take(most) {
-        let mut shown: String = line.chars().take(COLUMNS).flat_map(harmless).collect();
+        let mut shown = output::lines(&line.chars().take(COLUMNS).collect::<String>());
         if line.chars().nth(COLUMNS).is_some() {
             shown.push('…');
         }
@@ -222,13 +226,6 @@ fn show_lines(mark: &str, bytes: &[u8], most: usize, out: &mut impl Write) -> io
         writeln!(out, "{mark} …")?;
     }
     Ok(())
-}
-
-/// A character as it is, or escaped where a terminal would obey it.
-fn harmless(c: char) -> impl Iterator<Item = char> {
-    let escaped = (c.is_control() && c != '\t').then(|| c.escape_default());
-    let plain = escaped.is_none().then_some(c);
-    escaped.into_iter().flatten().chain(plain)
 }
 
 /// Phase times and what the sample counts as; true: as a pass.
@@ -252,8 +249,7 @@ fn conclude(sample: &Sample, pool: &Pool, out: &mut impl Write) -> io::Result<bo
         Outcome::Fail(reason) => format!("fail, {}: {}", reason.as_str(), sample.detail),
         Outcome::Inconclusive => format!("nothing, it would not be counted: {}", sample.detail),
     };
-    let words: String = words.chars().flat_map(harmless).collect();
-    writeln!(out, "= {words}\n")?;
+    writeln!(out, "= {}\n", shown(&words))?;
     Ok(outcome == Outcome::Pass)
 }
 

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use super::output;
 use crate::config;
 use crate::control::SetupError;
 use crate::server;
@@ -11,7 +12,7 @@ use crate::telemetry::Logging;
 pub fn run(path: &Path, logging: &Logging) -> Result<(), Box<dyn std::error::Error>> {
     server::run(path.to_owned(), None, logging).map_err(|error| match &error {
         SetupError::Config(problems) => {
-            problems.iter().for_each(|problem| eprintln!("{problem}"));
+            problems.iter().for_each(output::tell);
             error.into()
         }
         // Nobody need have written this address.

@@ -1,12 +1,12 @@
 //! `pulsegate simulate`: a scenario played in virtual time.
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use serde_json::json;
 
 use super::check::Format;
+use super::output;
 use crate::config::scenario::{self, Scenario};
 use crate::config::{Problem, Severity, environment};
 use crate::simulate;
@@ -43,26 +43,24 @@ pub fn run(args: &Args) -> ExitCode {
     let mut scenario = match read {
         Ok(scenario) => scenario,
         Err(problems) => {
-            let _ = std::io::stderr().write_all((lines(&problems) + &verdict(&args.scenario, &problems)).as_bytes());
+            output::tell((lines(&problems) + &verdict(&args.scenario, &problems)).trim_end());
             return ExitCode::FAILURE;
         }
     };
-    let _ = std::io::stderr().write_all(lines(&scenario.advice).as_bytes());
+    scenario.advice.iter().for_each(output::tell);
     scenario.seed = args.seed.unwrap_or(scenario.seed);
     let runs = simulate::run(&scenario);
     if let Some(path) = &args.svg
         && let Err(error) = std::fs::write(path, simulate::picture(&scenario, &runs))
     {
-        eprintln!("pulsegate: {} cannot be written: {error}", path.display());
+        output::tell(format_args!("pulsegate: {} cannot be written: {error}", path.display()));
         return ExitCode::FAILURE;
     }
     let told = match args.format {
-        Format::Text => simulate::text(&scenario, &runs),
-        Format::Json => simulate::json(&scenario, &runs),
+        Format::Text => output::lines(&simulate::text(&scenario, &runs)),
+        Format::Json => output::json(&simulate::json(&scenario, &runs)),
     };
-    // A reader that has gone away, as in `simulate | head`, is no failure.
-    let _ = std::io::stdout().write_all(told.as_bytes());
-    ExitCode::SUCCESS
+    output::end(&told, ExitCode::SUCCESS)
 }
 
 fn check(path: &Path, read: &Result<Scenario, Vec<Problem>>, format: Format) -> ExitCode {
@@ -72,21 +70,21 @@ fn check(path: &Path, read: &Result<Scenario, Vec<Problem>>, format: Format) -> 
         Err(problems) => verdict(path, problems),
     };
     let text = match format {
-        Format::Text => lines(problems),
+        Format::Text if read.is_ok() => output::lines(&(lines(problems) + &summary)),
+        Format::Text => output::lines(&lines(problems)),
         Format::Json => {
             let errors = problems.iter().filter(|problem| problem.severity == Severity::Error).count();
             let warnings = problems.len() - errors;
             let file = path.display().to_string();
-            format!("{:#}\n", json!({ "file": file, "errors": errors, "warnings": warnings, "problems": problems }))
+            let found = json!({ "file": file, "errors": errors, "warnings": warnings, "problems": problems });
+            output::json(&format!("{found:#}\n"))
         }
     };
-    let _ = std::io::stdout().write_all(text.as_bytes());
-    match (read, format) {
-        (Ok(_), Format::Text) => drop(std::io::stdout().write_all(summary.as_bytes())),
-        (Ok(_), Format::Json) => {}
-        (Err(_), _) => drop(std::io::stderr().write_all(summary.as_bytes())),
+    let code = output::end(&text, if read.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+    if read.is_err() {
+        output::tell(summary.trim_end());
     }
-    if read.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    code
 }
 
 fn lines(problems: &[Problem]) -> String {

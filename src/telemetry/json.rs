@@ -2,7 +2,7 @@
 //!
 //! JSON itself escapes quotes, backslashes and the C0 controls. What clients send may also hold DEL and the C1 controls
 //! (some terminals obey U+009B like ESC [), the Unicode line separators (some tools break lines there) and the marks
-//! that reorder text on screen. They are legal JSON, so they are escaped too and parse back unchanged (CWE-117, CWE-150).
+//! that reorder text on screen or are not seen. They are legal JSON, so they are escaped too and parse back unchanged (CWE-117, CWE-150).
 
 use std::fmt::{self, Display, Write as _};
 use std::io::{self, Write};
@@ -62,9 +62,15 @@ impl Display for Shown<'_> {
     }
 }
 
-/// Whether `c` moves a cursor, ends a line or reorders what is shown.
-fn is_deceptive(c: char) -> bool {
-    c.is_control() || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+/// Whether `c` moves a cursor, ends a line, reorders what is shown or is not seen at all: the controls, the two separators of
+/// lines and the format characters of Unicode (general categories Cc, Zl, Zp and Cf).
+pub fn is_deceptive(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{ad}' | '\u{600}'..='\u{605}' | '\u{61c}' | '\u{6dd}' | '\u{70f}' | '\u{890}'..='\u{891}')
+        || matches!(c, '\u{8e2}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}')
+        || matches!(c, '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{110bd}' | '\u{110cd}')
+        || matches!(c, '\u{13430}'..='\u{1343f}' | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}')
+        || matches!(c, '\u{e0000}'..='\u{e007f}')
 }
 
 /// Compact JSON with every deceptive character escaped.
@@ -78,8 +84,9 @@ impl Formatter for OneLine {
         let mut plain = 0;
         for (at, c) in fragment.char_indices().filter(|&(_, c)| is_deceptive(c)) {
             writer.write_all(&fragment.as_bytes()[plain..at])?;
-            // Every deceptive character is in the basic plane, so one escape is enough.
-            write!(writer, "\\u{:04x}", u32::from(c))?;
+            for unit in c.encode_utf16(&mut [0; 2]) {
+                write!(writer, "\\u{unit:04x}")?;
+            }
             plain = at + c.len_utf8();
         }
         writer.write_all(&fragment.as_bytes()[plain..])
@@ -98,7 +105,7 @@ mod tests {
 
     #[test]
     fn hostile_text_is_escaped_and_the_rest_is_left_alone() {
-        let rows: [(&[u8], &str); 9] = [
+        let rows: [(&[u8], &str); 10] = [
             (b"plain /path?a=b", r#""plain /path?a=b""#),
             (b"a\r\nb\0c", r#""a\r\nb\u0000c""#),
             (b"\"quoted\\", r#""\"quoted\\""#),
@@ -106,6 +113,7 @@ mod tests {
             ("\u{9b}31m".as_bytes(), r#""\u009b31m""#),
             ("a\u{2028}b\u{2029}c\u{85}d".as_bytes(), r#""a\u2028b\u2029c\u0085d""#),
             ("\u{202e}gpj.exe\u{2066}".as_bytes(), r#""\u202egpj.exe\u2066""#),
+            ("a\u{200f}b\u{feff}c\u{e0041}".as_bytes(), r#""a\u200fb\ufeffc\udb40\udc41""#),
             ("grüße 日本 🦀".as_bytes(), r#""grüße 日本 🦀""#),
             (b"\xff\xc3(\xe2\x80", "\"\u{fffd}\u{fffd}(\u{fffd}\""),
         ];

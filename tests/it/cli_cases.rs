@@ -4,7 +4,7 @@ use std::net::TcpListener;
 
 use crate::harness::process::{Process, run};
 use crate::harness::proxy::{config_of, write_config};
-use crate::harness::{Answer, Gate, Origin, eventually};
+use crate::harness::{Answer, Gate, Origin, Proxy, eventually};
 
 #[test]
 fn taken_admin_port_is_named_as_what_it_is() {
@@ -78,4 +78,33 @@ fn simulate_draws_what_it_plays_and_says_what_it_cannot_play() {
     assert_eq!(checked.reason(), "bad.yaml: 1 error");
     let checked = ask(&["good.yaml", "--check"]);
     assert_eq!((checked.code, &*checked.stdout), (Some(0), "good.yaml: ok, 2m, 1 pool, 1 turn, 1 policy\n"));
+}
+
+/// A script that looks at the code alone must not take half a result for a whole one; `… | head` is none of its business.
+#[test]
+fn a_result_that_cannot_be_written_is_a_failure_and_a_reader_that_has_gone_is_none() {
+    let origin = Origin::start();
+    let proxy = Proxy::start(&config_of(&[origin.to_string()], "probe: { path: / }"));
+    proxy.await_standing(&origin, "healthy");
+    let (admin, member) = (proxy.admin().to_string(), origin.address());
+    let scenario = "duration: 1m\npools: { web: { members: [\"10.0.0.1:80\"], probe: { path: / } } }\n";
+    std::fs::write(proxy.dir().join("calm.yaml"), scenario).expect("written");
+    let rows: [&[&str]; 7] = [
+        &["check", "proxy.yaml"],
+        &["probe", "web"],
+        &["simulate", "calm.yaml"],
+        &["simulate", "calm.yaml", "--check"],
+        &["explain", "/", "--admin", &admin],
+        &["enable", "web", &member, "--admin", &admin],
+        &["reload", "--admin", &admin],
+    ];
+    for row in rows {
+        let mut full = Process::start_after(proxy.dir(), row, &["sh"], "exec >/dev/full");
+        assert_eq!(full.wait().code(), Some(1), "{row:?}");
+        full.stderr.find("why", 0, |line| line.raw.contains("the output cannot be written: No space left on device"));
+        let gone = "mkfifo gone && exec 3<>gone && exec >gone && exec 3<&- && rm gone";
+        let mut gone = Process::start_after(proxy.dir(), row, &["sh"], gone);
+        assert_eq!(gone.wait().code(), Some(0), "{row:?}");
+        assert_eq!(gone.stderr.lines().iter().filter(|line| line.raw.contains("written")).count(), 0, "{row:?}");
+    }
 }

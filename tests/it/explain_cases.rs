@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::harness::process::{Ended, run};
-use crate::harness::proxy::PROBE;
+use crate::harness::proxy::{PROBE, config_of};
 use crate::harness::{Answer, Gate, Line, Origin, Proxy, When, eventually};
 
 /// What would become of a request, by the API; `query` is what follows `explain?`.
@@ -364,4 +364,22 @@ fn by_the_latency_of_requests_the_turn_and_what_was_learnt_are_told() {
         assert_why(&said, origin, &chance, &[" turn: ", " ms of late"]);
         assert!(of(&said, origin)["peak_ms"].is_number(), "{said}");
     }
+}
+
+/// U+009B is what some terminals take for ESC [, and U+202E turns the rest of the line around.
+#[test]
+fn words_of_a_member_are_not_obeyed_by_a_terminal() {
+    let origin = Origin::start();
+    origin.when(When::probe(), Answer::status(302).field("Location: /\u{9b}31m\u{202e}x"));
+    let proxy = Proxy::start(&config_of(&[origin.to_string()], PROBE));
+    proxy.await_standing(&origin, "fallback");
+    let admin = proxy.admin().to_string();
+    let wait = ["enable", "web", &origin.address(), "--wait", "1ms", "--admin", &admin];
+    for ended in [command(&proxy, &["a.test/"]), run(proxy.dir(), &wait, &[])] {
+        let said = format!("{}{}", ended.stdout, ended.stderr);
+        assert!(said.contains("302 to /\\u{9b}31m\\u{202e}x, expected 200"), "{ended:?}");
+        assert_eq!(said.find(['\u{9b}', '\u{202e}']), None, "{ended:?}");
+    }
+    let json = command(&proxy, &["a.test/", "--format", "json"]);
+    assert!(json.stdout.contains("/\\u009b31m\\u202ex"), "{json:?}");
 }

@@ -15,6 +15,7 @@ use std::time::Duration;
 
 pub use origin::{Mood, Origin};
 
+use super::output::print;
 use crate::config::{self, Config};
 use crate::control::SetupError;
 use crate::telemetry::Logging;
@@ -38,15 +39,14 @@ pub fn run(limit: Option<Duration>, any_port: bool, logging: &Logging) -> Result
         tried.map_err(|error| format!("cannot listen on {address}: {error} (try --any-port)"))?;
     }
     stage.write(&shipped, &origins, listener, admin)?;
-    introduce(&stage, listener, admin, &origins);
+    print(&introduction(&stage, listener, admin, &origins))?;
     runtime.spawn(traffic::flow(listener));
     runtime.spawn(tell(origins));
     server::run(stage.config.clone(), limit, logging).map_err(|error| match error {
         SetupError::Bind { .. } => format!("{error} (try --any-port)").into(),
         _ => Box::<dyn Error>::from(error),
     })?;
-    println!("the demo is over");
-    Ok(())
+    Ok(print("the demo is over\n")?)
 }
 
 /// A directory for this run's files.
@@ -121,23 +121,26 @@ fn free_port() -> Result<SocketAddr, Box<dyn Error>> {
     Ok(std::net::TcpListener::bind(("127.0.0.1", 0))?.local_addr()?)
 }
 
-fn introduce(stage: &Stage, listener: SocketAddr, admin: SocketAddr, origins: &[Origin]) {
+fn introduction(stage: &Stage, listener: SocketAddr, admin: SocketAddr, origins: &[Origin]) -> String {
     let pid = std::process::id();
     let show = |path: &Path| path.display().to_string();
-    println!("pulsegate demo: four origins that misbehave in turn, and a proxy that copes. Try, in another terminal:");
-    println!();
-    println!("  curl -i http://{listener}/                    a request through the proxy");
-    println!("  curl -s http://{admin}/api/v1/pools/web       how each member stands, and why");
-    if let Some(origin) = origins.first() {
-        println!(
-            "  curl -s -X POST http://{admin}/api/v1/pools/web/members/{}/drain    (or enable, disable)",
-            origin.address
-        );
-    }
-    println!();
-    println!("  every request, with the health of who served it:  tail -f {}", show(&stage.access_log));
-    println!("  edit {}: it is taken when it is saved (or by kill -HUP {pid})", show(&stage.config));
-    println!();
+    let mut lines = vec![
+        "pulsegate demo: four origins that misbehave in turn, and a proxy that copes. Try, in another terminal:"
+            .to_owned(),
+        String::new(),
+        format!("  curl -i http://{listener}/                    a request through the proxy"),
+        format!("  curl -s http://{admin}/api/v1/pools/web       how each member stands, and why"),
+    ];
+    lines.extend(origins.first().map(|origin| {
+        let member = origin.address;
+        format!("  curl -s -X POST http://{admin}/api/v1/pools/web/members/{member}/drain    (or enable, disable)")
+    }));
+    lines.extend([
+        String::new(),
+        format!("  every request, with the health of who served it:  tail -f {}", show(&stage.access_log)),
+        format!("  edit {}: it is taken when it is saved (or by kill -HUP {pid})", show(&stage.config)),
+    ]);
+    lines.join("\n") + "\n\n"
 }
 
 /// Tells the story, over and over.
@@ -151,7 +154,7 @@ async fn tell(origins: Vec<Origin>) {
     }
 }
 
-/// A line of the demo's own, with the time as the log beside it has it.
+/// A line of the demo's own, with the time as the log beside it has it. Where it cannot be written the demo goes on.
 pub fn say(line: &str) {
-    println!("{} {line}", humantime::format_rfc3339_millis(clock::wall()));
+    drop(print(&format!("{} {line}\n", humantime::format_rfc3339_millis(clock::wall()))));
 }
