@@ -10,10 +10,11 @@ use std::slice;
 use std::sync::Arc;
 
 use super::{Before, Refused, Report};
-use crate::config::{AdminListener, Config, Loaded, Places, Sink};
+use crate::config::{AdminListener, Config, Loaded, Places, Problem, Sink};
 use crate::control::{self, Bound, Control, Floor, Prepared, SetupError};
 use crate::disk;
 use crate::listener::Listening;
+use crate::snapshot::Snapshot;
 use crate::telemetry::{AccessLog, Change};
 use crate::tls::Files;
 
@@ -37,6 +38,7 @@ pub(super) async fn take(control: &Control, floor: &Floor, loaded: Loaded, files
     if control.is_in_force(&config, &prepared) {
         return Ok(Report { needs_restart, advice, ..Report::unchanged(&old) });
     }
+    refuse_two_unprobed(&old, &config, &places, &prepared).map_err(Refused::Config)?;
     let open = floor.listening();
     let bound = bound(&config, &places, floor.threads(), &open)?;
     // Last: sockets that are not taken leave nothing behind, and a log would leave its file.
@@ -57,6 +59,30 @@ pub(super) async fn take(control: &Control, floor: &Floor, loaded: Loaded, files
     control.log().adopt(log);
     floor.close(&leaving).await;
     Ok(Report { needs_restart, advice, ..Report::of(&old, &before, &adopted) })
+}
+
+/// Front Door has no pool without probes in which two origins are enabled. The file alone has been looked at before; operators'
+/// words that hold on were not.
+fn refuse_two_unprobed(
+    old: &Snapshot,
+    config: &Config,
+    places: &Places,
+    prepared: &Prepared,
+) -> Result<(), Vec<Problem>> {
+    let mut problems = Vec::new();
+    for pool in config.pools.values().filter(|pool| pool.only_one_enabled) {
+        let enabled = old.enabled_under(pool, prepared.found.of(&pool.name));
+        if enabled.len() > 1 {
+            let message = format!(
+                "preset front_door needs probes: with what operators have said of members of pool {:?} {} would be enabled; \
+                 disable or drain all but one first",
+                pool.name,
+                enabled.join(" and ")
+            );
+            problems.push(places.probe_error(&pool.name, message));
+        }
+    }
+    if problems.is_empty() { Ok(()) } else { Err(problems) }
 }
 
 /// The sockets of listeners that are not open yet: all of them.

@@ -24,7 +24,7 @@ pub use way::{Stop, Way};
 use crate::composite::{Beneath, Composites, Doors};
 use crate::config::{self, Config, authority};
 use crate::failover::Switch;
-use crate::health::{Key, Spec};
+use crate::health::{Admin, Key, Member, Spec};
 use crate::pool::{Audience, Limits, Plan, Pool};
 use crate::route::{Route, Table};
 
@@ -130,6 +130,23 @@ impl Served {
 }
 
 impl Snapshot {
+    /// Members that would be enabled if `pool` were taken after this generation, by their names: by the file's word, or by an
+    /// operator's, which holds as long as the file says the same as before (health.md §9).
+    pub fn enabled_under(&self, pool: &config::Pool, located: &[Located]) -> Vec<String> {
+        let members = self.pools.get(&pool.name).map(|served| {
+            let present = |member: &Member| (member.spec().key.clone(), (member.spec().admin, member.admin()));
+            served.live.read(|health, _| health.members().iter().map(present).collect::<HashMap<Key, _>>())
+        });
+        let members = members.unwrap_or_default();
+        let stays = |spec: &Spec| members.get(&spec.key).filter(|(file, _)| *file == spec.admin);
+        let is_enabled = |spec: &Spec| stays(spec).map_or(spec.admin, |(_, admin)| *admin) == Admin::Enabled;
+        let mut enabled: Vec<String> =
+            plan(pool, located, None).members.into_iter().filter(is_enabled).map(|spec| spec.key.name).collect();
+        // A name with several addresses is one origin.
+        enabled.dedup();
+        enabled
+    }
+
     /// Those of its routes that choose among several pools.
     pub fn switches(&self) -> Vec<Arc<Switch>> {
         self.ways.iter().filter_map(Way::switch).cloned().collect()

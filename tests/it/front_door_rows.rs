@@ -291,6 +291,23 @@ fn probes_are_off_only_where_one_member_is_enabled() {
     assert_eq!(act(&only, "enable").status, 200, "it is already");
     assert_eq!((act(&only, "disable").status, act(&other, "enable").status), (200, 200));
     assert_eq!(act(&only, "enable").status, 409);
+
+    // Nor by a reload, with what operators have said of members: that one was probed until now.
+    for before in ["preset: front_door\nprobe: { path: / }", "probe: off"] {
+        let proxy = Proxy::start(&format!("reload: {{ watch: false }}\n{}", config_of(&members, before)));
+        let act = |member: &Origin, action: &str| {
+            let path = format!("/api/v1/pools/web/members/{}/{action}", member.address());
+            assert_eq!(proxy.admin_post(&path, &[]).status, 200, "{before}");
+        };
+        act(&other, "enable");
+        proxy.rewrite(&format!("reload: {{ watch: false }}\n{}", config_of(&members, off)));
+        let refused = proxy.admin_post("/api/v1/reload", &[]);
+        let words = format!("{only} and {other} would be enabled; disable or drain all but one first").replace('"', "");
+        assert!(refused.status == 422 && refused.text().contains(&words), "{before}: {} {words}", refused.text());
+        act(&only, "drain");
+        let taken = proxy.admin_post("/api/v1/reload", &[]);
+        assert_eq!(taken.status, 200, "{before}: {}", taken.text());
+    }
 }
 
 /// F9: every edge machine probes on its own, 2 a minute at 30 s; one without real traffic probes less often.
