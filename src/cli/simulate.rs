@@ -98,7 +98,7 @@ fn verdict(path: &Path, problems: &[Problem]) -> String {
 
 fn summary(scenario: &Scenario) -> String {
     let pools = scenario.policies.first().map_or(0, |policy| policy.config.pools.len());
-    let duration = humantime::format_duration(scenario.duration);
+    let duration = simulate::in_days(scenario.duration);
     let (turns, policies) = (scenario.story.len(), scenario.policies.len());
     let plural = |count: usize, one: &str, many: &str| format!("{count} {}", if count == 1 { one } else { many });
     format!(

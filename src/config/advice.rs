@@ -61,6 +61,16 @@ pub(super) fn advise(config: &Config, file: &File, at: At<'_>, problems: &mut Pr
     admin(config, at, problems);
 }
 
+/// The same of what outlives the process, which a scenario does not.
+pub(super) fn advise_on_state(config: &Config, at: At<'_>, problems: &mut Problems) {
+    let replacing = config.pools.iter().find(|(_, pool)| pool.remediation.is_some());
+    if let (Some((name, _)), None) = (replacing, &config.state_dir) {
+        let message = "without `state_dir` a restart forgets what was replaced, and as many may be again; write \
+                       `state_dir: /var/lib/pulsegate` at the top of the file";
+        problems.warn(at.key("pools").key(name).key("remediation"), message);
+    }
+}
+
 /// A ceiling on probes that they do not fit under: everybody is found out later than the intervals say.
 fn ceiling(config: &Config, at: At<'_>, problems: &mut Problems) {
     let (cost, Some(ceiling)) = (config.cost(), config.max_probes_per_second) else { return };
@@ -334,11 +344,6 @@ fn remediation(config: &Config, file: &File, at: At<'_>, problems: &mut Problems
             problems.warn(at_pool(name).key("remediation").key("max_per_hour"), message);
         }
         shown_secrets(&remediation.action, at_pool(name).key("remediation"), problems);
-    }
-    if let (Some((name, _)), None) = (replacing.clone().next(), &config.state_dir) {
-        let message = "without `state_dir` a restart forgets what was replaced, and as many may be again; write \
-                       `state_dir: /var/lib/pulsegate` at the top of the file";
-        problems.warn(at_pool(name).key("remediation"), message);
     }
     if replacing.chain(observing).count() == 0
         && file.remediation.as_ref().is_some_and(|keys| keys.max_global.is_some())

@@ -366,6 +366,7 @@ pub fn parse(file: &str, text: &str, env: &dyn Fn(&str) -> Option<String>) -> Re
         return Err(problems.sorted());
     }
     advice::advise(&config, &written, document.at(), &mut problems);
+    advice::advise_on_state(&config, document.at(), &mut problems);
     let places = Places::new(file, &config, document.at(), problems.hidden().clone());
     Ok(Loaded { config, advice: problems.sorted(), digest: digest(text), places })
 }

@@ -22,7 +22,7 @@ use std::time::Duration;
 
 pub use chronicle::{Entry, Track};
 pub use picture::picture;
-pub use told::{json, text};
+pub use told::{in_days, json, text};
 pub use totals::Totals;
 
 use crate::config::scenario::{Policy, Scenario};

@@ -62,11 +62,15 @@ impl Origin {
         }
     }
 
-    /// How it is at `now`, as a pool with this probe has it.
+    /// How it is at `now`, as a pool with this probe has it: ill where a probe would not get the answer it wants, or not in its
+    /// time, by the mean. Gates (`max_latency`) are no part of it: whether who is slow is ill is what they judge.
     pub(super) fn truth(&self, now: Duration, probe: Option<&Probe>) -> Truth {
+        let waits = probe.filter(|probe| probe.kind != ProbeKind::Tcp).map(|probe| probe.timeout);
+        let is_late = waits.is_some_and(|timeout| self.latency.mean > timeout);
         match self.ill(now) {
+            None if is_late => Truth::Ill,
             None => Truth::Well,
-            Some(Ill::Status(status)) if accepts(probe, status) => Truth::Well,
+            Some(Ill::Status(status)) if accepts(probe, status) && !is_late => Truth::Well,
             Some(_) => Truth::Ill,
         }
     }
@@ -163,6 +167,24 @@ mod tests {
         let truths: Vec<Truth> = (10..16).map(|at| origin.truth(s(at), None)).collect();
         assert_eq!(truths, [Truth::Well, Truth::Well, Truth::Ill, Truth::Ill, Truth::Ill, Truth::Well]);
         assert_eq!((origin.turns_at(s(10)), origin.turns_at(s(13))), (Some(s(12)), Some(s(15))));
+    }
+
+    #[test]
+    fn one_whose_probes_time_out_is_ill_and_one_that_a_gate_calls_slow_is_not() {
+        let text = "listeners: [{ address: \"127.0.0.1:0\" }]\npools:\n  web: { members: [\"10.0.0.1:80\"], \
+                    probe: { path: /, timeout: 2s, max_latency: 1s } }\n  tcp: { members: [\"10.0.0.1:80\"], probe: tcp }\n\
+                    routes: [{ pool: web }, { path: /tcp, pool: tcp }]\n";
+        let config = crate::config::parse("a.yaml", text, &|_| None).expect("a good file").config;
+        for (mean, pool, truth) in [
+            (s(1), "web", Truth::Well),
+            (s(2), "web", Truth::Well),
+            (s(3), "web", Truth::Ill),
+            (s(9), "tcp", Truth::Well),
+        ] {
+            let mut origin = Origin::new(Latency { mean: s(0), spread: s(0) }, 1);
+            origin.takes(Latency { mean, spread: s(0) });
+            assert_eq!(origin.truth(s(1), config.pools[pool].probe.as_deref()), truth, "{mean:?} {pool}");
+        }
     }
 
     #[test]

@@ -6,9 +6,10 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use super::{BINS, Bin, PoolRun, Run, Track, Truth};
+use super::{BINS, Bin, PoolRun, Run, Track, Truth, in_days};
 use crate::config::scenario::Scenario;
 use crate::health::{Mode, Standing};
+use crate::telemetry::is_deceptive;
 
 const WIDTH: usize = 960;
 /// Where time begins.
@@ -250,7 +251,7 @@ fn points<T: Copy + PartialEq>(track: &Track<T>, end: Duration) -> Vec<Option<T>
 }
 
 fn spelt(time: Duration) -> String {
-    humantime::format_duration(Duration::from_millis(time.as_millis() as u64)).to_string()
+    in_days(Duration::from_millis(time.as_millis() as u64))
 }
 
 /// As text of XML; what no XML may have is left out.
@@ -261,7 +262,7 @@ fn escaped(text: &str) -> String {
             '&' => out.push_str("&amp;"),
             '<' => out.push_str("&lt;"),
             '>' => out.push_str("&gt;"),
-            c if c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}') => out.push(' '),
+            c if is_deceptive(c) || matches!(c, '\u{fffe}' | '\u{ffff}') => out.push(' '),
             c => out.push(c),
         }
     }

@@ -7,7 +7,7 @@ use super::agenda::{Agenda, Item};
 use super::origin::{Origin, sample};
 use super::totals::Totals;
 use super::{BINS, Bin, MemberRun, PoolRun, Track, Truth};
-use crate::config::scenario::{Manner, Scenario, address_of};
+use crate::config::scenario::{Latency, Manner, Scenario, address_of};
 use crate::config::{self, Probe};
 use crate::health::{Admin, MemberId, Mode, Pace, Sample, Standing};
 use crate::pool::{Pool, Roster};
@@ -138,7 +138,10 @@ impl Stand {
 
     /// Has everyone probed who is there.
     pub(super) fn begin(&mut self, now: Duration, agenda: &mut Agenda) {
-        (0..self.seats.len()).for_each(|member| self.begin_probing(now, member, agenda));
+        for member in 0..self.seats.len() {
+            self.look(now, member);
+            self.begin_probing(now, member, agenda);
+        }
     }
 
     /// What is behind the member with this id.
@@ -146,8 +149,10 @@ impl Stand {
         &self.seats[self.places[id.0 as usize]].origin
     }
 
-    pub(super) fn origin_at(&mut self, member: usize) -> &mut Origin {
-        &mut self.seats[member].origin
+    /// From now on the member takes so long.
+    pub(super) fn takes(&mut self, now: Duration, member: usize, latency: Latency) {
+        self.seats[member].origin.takes(latency);
+        self.look(now, member);
     }
 
     /// From now on the member answers so.
@@ -161,15 +166,19 @@ impl Stand {
 
     /// The member turns from well to ill or back, by itself or by the story.
     pub(super) fn flap(&mut self, now: Duration, member: usize, round: u32, agenda: &mut Agenda) {
-        let probe = self.served.config.probe.as_deref();
-        let seat = &mut self.seats[member];
-        if seat.flaps != round {
+        if self.seats[member].flaps != round {
             return;
         }
-        seat.ills.turn(now, seat.origin.truth(now, probe));
-        if let Some(at) = seat.origin.turns_at(now) {
+        self.look(now, member);
+        if let Some(at) = self.seats[member].origin.turns_at(now) {
             agenda.note(at, Item::Flap { pool: self.place, member, round });
         }
+    }
+
+    /// Writes down whether the member is ill.
+    fn look(&mut self, now: Duration, member: usize) {
+        let seat = &mut self.seats[member];
+        seat.ills.turn(now, seat.origin.truth(now, self.served.config.probe.as_deref()));
     }
 
     /// The member joins the pool, or leaves it.

@@ -52,6 +52,21 @@ pub fn json(scenario: &Scenario, runs: &[Run]) -> String {
     format!("{report:#}\n")
 }
 
+/// In days where it is long: a month is no length of time.
+pub fn in_days(time: Duration) -> String {
+    const DAY: u64 = 24 * 3600;
+    let days = time.as_secs() / DAY;
+    let rest = time - Duration::from_secs(days * DAY);
+    let rest = || humantime::format_duration(rest).to_string();
+    match (days, time.as_nanos().is_multiple_of(u128::from(DAY) * 1_000_000_000)) {
+        (0, _) => rest(),
+        (1, true) => "1day".to_owned(),
+        (1, false) => format!("1day {}", rest()),
+        (_, true) => format!("{days}days"),
+        (_, false) => format!("{days}days {}", rest()),
+    }
+}
+
 /// A time from the beginning: `01:05.250`, `1:01:05.250`, of a scenario that lasts for days `1 02:01:05.250`.
 pub(super) fn clock(at: Duration, is_long: bool) -> String {
     let ms = at.as_millis();
@@ -201,5 +216,24 @@ fn spelt(time: Duration) -> String {
         true => Duration::from_secs(time.as_secs()),
         false => Duration::from_millis(time.as_millis() as u64),
     };
-    humantime::format_duration(time).to_string()
+    in_days(time)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_long_is_told_in_days() {
+        const DAY: Duration = Duration::from_secs(24 * 3600);
+        let rows = [
+            (Duration::from_secs(90), "1m 30s"),
+            (DAY, "1day"),
+            (DAY * 31, "31days"),
+            (DAY * 31 + Duration::from_millis(3_600_500), "31days 1h 500ms"),
+        ];
+        for (time, words) in rows {
+            assert_eq!(in_days(time), words);
+        }
+    }
 }

@@ -184,7 +184,7 @@ impl<'s> World<'s> {
         let (stand, now, agenda) = (&mut self.stands[pool], self.now, &mut self.agenda);
         match turn.deed {
             Deed::Answers(manner) => stand.behaves(now, turn.member, manner, agenda),
-            Deed::TakesLonger(latency) => stand.origin_at(turn.member).takes(latency),
+            Deed::TakesLonger(latency) => stand.takes(now, turn.member, latency),
             Deed::Joins => stand.attend(now, turn.member, Attendance::Present, agenda),
             Deed::Leaves => stand.attend(now, turn.member, Attendance::Absent, agenda),
             Deed::Ordered(admin) => stand.order(now, turn.member, admin, agenda),

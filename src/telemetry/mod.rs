@@ -26,7 +26,6 @@ mod words;
 
 pub use access_log::{AccessLog, Change};
 pub use events::{Counters, Event, EventLog, Glance, Kind, Moves, Severity, Trial, mark};
-pub use events::{Counters, Event, EventLog, Glance, Kind, Moves, Severity};
 pub use json::is_deceptive;
 pub use logging::{Format, InitError, Logging, init};
 pub use panics::{log_panics, panics};

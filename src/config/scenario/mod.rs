@@ -10,6 +10,7 @@ mod story;
 mod words;
 
 use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +19,7 @@ use keys::{PolicyKeys, ScenarioKeys};
 
 use super::domain::{Config, Pool};
 use super::file::{File, ListenerKeys, RouteKeys};
-use super::places::At;
+use super::places::{At, Mark};
 use super::problem::{Problem, Problems};
 use super::reading::{DAY, Reading};
 use super::spelling::{Spelled, Text, Written, likely, shown};
@@ -181,7 +182,8 @@ pub fn load(
 /// As [`load`].
 pub fn read(file: &str, text: &str, env: &dyn Fn(&str) -> Option<String>) -> Result<Scenario, Vec<Problem>> {
     let mut problems = Problems::new(file);
-    let Some(mut document) = expanded(text, env, &mut problems) else { return Err(problems.sorted()) };
+    let needs = "`duration` and `pools`, and mostly `traffic` and `story`";
+    let Some(mut document) = expanded(text, needs, env, &mut problems) else { return Err(problems.sorted()) };
     let laid = document.part(&["compare", "pools"]);
     let Some(mut keys) = document.read::<ScenarioKeys>(&mut problems) else { return Err(problems.sorted()) };
     let (at, names) = (document.at(), names(&keys));
@@ -193,7 +195,7 @@ pub fn read(file: &str, text: &str, env: &dyn Fn(&str) -> Option<String>) -> Res
     scenario.policies.push(Policy { name: first.to_owned(), config: config.clone() });
     if let Some(compare) = &compare {
         let mut read = Reading::new(at.key("compare"), &mut problems);
-        check_policy(compare, &names, &mut read);
+        check_policy(compare, &names, first, &mut read);
     }
     if problems.any_error() {
         return Err(problems.sorted());
@@ -217,12 +219,13 @@ fn compared(
     env: &dyn Fn(&str) -> Option<String>,
 ) -> Result<Policy, Vec<Problem>> {
     let mut problems = Problems::new(file);
-    let Some(mut document) = expanded(text, env, &mut problems) else { return Err(problems.sorted()) };
+    let needs = "`pools`, with what is other in them";
+    let Some(mut document) = expanded(text, needs, env, &mut problems) else { return Err(problems.sorted()) };
     let laid = document.part(&["pools"]).map(Laid::of_another_file);
     let Some(keys) = document.read::<PolicyKeys>(&mut problems) else { return Err(problems.sorted()) };
     let config = &scenario.policies[0].config;
     let names: Vec<String> = config.pools.keys().cloned().collect();
-    check_policy(&keys, &names, &mut Reading::new(document.at(), &mut problems));
+    check_policy(&keys, &names, &scenario.policies[0].name, &mut Reading::new(document.at(), &mut problems));
     let Some(laid) = laid.filter(|_| !problems.any_error()) else { return Err(problems.sorted()) };
     over(base, laid, &policy_name(&keys), config, env, &mut problems).ok_or_else(|| problems.sorted())
 }
@@ -237,7 +240,7 @@ fn over(
     problems: &mut Problems,
 ) -> Option<Policy> {
     // What it says itself was said before.
-    let mut document = expanded(text, env, &mut problems.none_yet())?;
+    let mut document = expanded(text, "", env, &mut problems.none_yet())?;
     document.lay_over("pools", laid);
     let mut keys = document.read::<ScenarioKeys>(problems)?;
     let at = document.at();
@@ -253,7 +256,18 @@ fn over(
     (!problems.any_error()).then(|| Policy { name: name.to_owned(), config: Arc::new(config) })
 }
 
-fn expanded(text: &str, env: &dyn Fn(&str) -> Option<String>, problems: &mut Problems) -> Option<Document> {
+/// `needs` is what a file with nothing in it lacks.
+fn expanded(
+    text: &str,
+    needs: &str,
+    env: &dyn Fn(&str) -> Option<String>,
+    problems: &mut Problems,
+) -> Option<Document> {
+    let is_blank = |line: &str| line.trim_start().is_empty() || line.trim_start().starts_with('#');
+    if text.lines().all(is_blank) {
+        problems.error_at(Mark::START, format!("the file is empty; it needs {needs}"));
+        return None;
+    }
     let mut document = Document::new(text, problems)?;
     document.expand(&|_, _| None, env, problems);
     Some(document)
@@ -271,8 +285,11 @@ fn policy_name(keys: &PolicyKeys) -> String {
     keys.name.as_ref().map_or_else(|| "compared".to_owned(), |Spelled(Text(name))| name.clone())
 }
 
-/// A policy that changes nothing, or a pool that is not there, is a slip.
-fn check_policy(keys: &PolicyKeys, names: &[String], read: &mut Reading<'_>) {
+/// A policy that is called as the `first` one is, that changes nothing, or a pool that is not there, is a slip.
+fn check_policy(keys: &PolicyKeys, names: &[String], first: &str, read: &mut Reading<'_>) {
+    if policy_name(keys) == first {
+        read.error("name", format!("both policies are called \"{}\"; write another `name`", shown(first)));
+    }
     let at = read.at.key("pools");
     let Some(pools) = keys.pools.as_ref().filter(|pools| !pools.is_empty()) else {
         if !read.at.may_have_lost("pools") && !at.damaged() {
@@ -333,6 +350,7 @@ fn scenario(file: &str, keys: &ScenarioKeys, config: &Config, at: At<'_>, proble
         let source = if pool.services.is_empty() { "file is read" } else { "name is asked for" };
         read.problems.error(at, format!("in a scenario no {source}; write the members of \"{name}\" themselves"));
     }
+    reserve_named(config, &mut read);
     let traffic = traffic(keys, config, duration, &mut read);
     let story = story::story(keys.story.as_deref().unwrap_or_default(), config, duration, latency, &mut read);
     Scenario {
@@ -344,6 +362,25 @@ fn scenario(file: &str, keys: &ScenarioKeys, config: &Config, at: At<'_>, proble
         traffic,
         story,
         advice: Vec::new(),
+    }
+}
+
+/// Who has an address of its own cannot have one that members are given that have a name alone.
+fn reserve_named(config: &Config, read: &mut Reading<'_>) {
+    let mut members = config.pools.values().flat_map(|pool| &pool.members);
+    if members.all(|member| member.host.parse::<IpAddr>().is_ok()) {
+        return;
+    }
+    for (name, pool) in &config.pools {
+        for (index, member) in pool.members.iter().enumerate() {
+            let octets = member.host.parse::<Ipv4Addr>().map(|address| address.octets());
+            if octets.is_ok_and(|[first, second, ..]| first == NAMED[0] && second & 0xfe == NAMED[1]) {
+                let at = read.at.key("pools").key(name).key("members").item(index);
+                let message =
+                    "addresses of 198.18.0.0/15 are given to members that have a name alone; write another one";
+                read.problems.error(at, message);
+            }
+        }
     }
 }
 
@@ -363,7 +400,9 @@ fn traffic(keys: &ScenarioKeys, config: &Config, duration: Duration, top: &mut R
             read.missing("rate", "traffic needs a rate, such as `{ rate: 50/s }`");
             continue;
         };
-        if !config.routes.is_empty() && table.find(&host, &path).is_none() {
+        if !path.starts_with('/') {
+            read.error("path", format!("`{0}` must begin with `/`; write `/{0}`", shown(&path)));
+        } else if !config.routes.is_empty() && table.find(&host, &path).is_none() {
             let key = if keys.path.is_some() { "path" } else { "host" };
             read.error(key, format!("no route is for {host}{path}, so all of it would get 404"));
         }
@@ -378,7 +417,7 @@ fn traffic(keys: &ScenarioKeys, config: &Config, duration: Duration, top: &mut R
 }
 
 /// Where the member at `index` of the pool at `pool` is: its own address, or one of a range for such use.
-pub fn address_of(pool: usize, index: usize, host: &str) -> std::net::IpAddr {
+pub fn address_of(pool: usize, index: usize, host: &str) -> IpAddr {
     let named = [NAMED[0], NAMED[1] + (pool % 2) as u8, (index / 250 + pool / 2) as u8, (index % 250 + 1) as u8];
     host.parse().unwrap_or_else(|_| named.into())
 }

@@ -1,5 +1,6 @@
 //! The story of a scenario: what happens to which member when, each turn of it on its own.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use super::keys::TurnKeys;
@@ -40,7 +41,33 @@ pub(super) fn story(
     let mut story: Vec<Turn> = turns.into_iter().map(|written| written.turn).chain(ends).collect();
     story.retain(|turn| turn.at < duration);
     story.sort_by_key(|turn| turn.at);
+    let flaps = flaps(&story, duration);
+    if flaps > MOST_TURNS as u128 {
+        let message = format!(
+            "members that flap are {flaps} turns in this time; at most {MOST_TURNS} are told. Have them flap more slowly, or `for` \
+             a shorter time"
+        );
+        top.error("story", message);
+    }
     story
+}
+
+/// How often members turn by themselves: each that flaps until the story next says how it answers.
+fn flaps(story: &[Turn], duration: Duration) -> u128 {
+    let (mut flapping, mut count) = (HashMap::new(), 0);
+    let turns = |(since, cycle): (Duration, Duration), until: Duration| {
+        2 * (until.saturating_sub(since).as_nanos() / cycle.as_nanos().max(1))
+    };
+    for turn in story {
+        let Deed::Answers(manner) = turn.deed else { continue };
+        let member = (turn.pool.as_str(), turn.member);
+        let before = match manner {
+            Manner::Flaps { well_for, ill_for, .. } => flapping.insert(member, (turn.at, well_for + ill_for)),
+            Manner::Well | Manner::Ill(_) => flapping.remove(&member),
+        };
+        count += before.map_or(0, |flap| turns(flap, turn.at));
+    }
+    count + flapping.into_values().map(|flap| turns(flap, duration)).sum::<u128>()
 }
 
 fn turn(keys: &TurnKeys, config: &Config, duration: Duration, read: &mut Reading<'_>) -> Option<Vec<Written>> {
@@ -83,6 +110,10 @@ fn cast<'c>(keys: &TurnKeys, config: &'c Config, read: &mut Reading<'_>) -> Opti
             return None;
         }
     };
+    if texts.is_empty() {
+        read.error("members", "who? write `members: [\"10.0.0.1:80\"]`, or `member: all`");
+        return None;
+    }
     let pool = match &keys.pool {
         Some(Spelled(Text(name))) => match config.pools.get(name) {
             Some(pool) => pool,

@@ -11,6 +11,8 @@ const DEEDS: [&str; 12] = [
     "recover", "status", "refuse", "reset", "freeze", "vanish", "latency", "flap", "join", "leave", "drain", "disable",
 ];
 const ILLS: [&str; 5] = ["status 503", "refuse", "reset", "freeze", "vanish"];
+/// Nobody flaps faster: half a turn.
+const SHORTEST: Duration = Duration::from_millis(1);
 
 impl Spelling for Rate {
     const EXPECTED: &'static str = "a rate such as `50/s`";
@@ -92,8 +94,8 @@ fn flap(text: &str) -> Result<Deed, String> {
     let (times, how) = text.split_once(char::is_whitespace).unwrap_or((text, "refuse"));
     let (well, not) = times.split_once('/').ok_or_else(bad)?;
     let (well_for, ill_for) = (Duration::read(well.trim())?, Duration::read(not.trim())?);
-    if well_for.is_zero() || ill_for.is_zero() {
-        return Err("`flap` needs more than no time for each; write `flap 2s/3s`".to_owned());
+    if well_for.min(ill_for) < SHORTEST {
+        return Err("`flap` needs 1ms or more for each; write `flap 2s/3s`".to_owned());
     }
     let how =
         ill(how.trim()).ok_or_else(|| format!("`flap` cannot do `{}`; write {}", shown(how), one_of(&ILLS)))??;
@@ -178,6 +180,8 @@ mod tests {
             ("status 99", "write `status 503`"),
             ("refuse 3", "takes nothing after it"),
             ("flap 2s", "write `flap 2s/3s`"),
+            ("flap 1ns/3s", "needs 1ms or more for each"),
+            ("flap 3s/0s", "needs 1ms or more for each"),
             ("flap 2s/3s drain", "write `status 503`, `refuse`"),
             ("latency", "write `latency 200ms ± 50ms`"),
             ("latency 10ms ± 20ms", "a smaller spread"),
