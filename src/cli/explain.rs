@@ -41,6 +41,7 @@ struct Explanation {
     route: Option<Route>,
     pools: Vec<Ranked>,
     pool: Option<Pool>,
+    sticky: Option<Sticky>,
     members: Vec<Member>,
 }
 
@@ -72,6 +73,13 @@ struct Pool {
     policy: String,
     hash_key: Option<String>,
     hash_value: Option<String>,
+    because: String,
+}
+
+#[derive(Debug, Deserialize)]
+struct Sticky {
+    cookie: String,
+    state: String,
     because: String,
 }
 
@@ -108,7 +116,7 @@ fn path(args: &Args) -> String {
 
 /// The answer in lines: what comes of it first, then from the route to each member.
 fn words(explanation: &Explanation) -> String {
-    let Explanation { summary, request, route, pools, pool, members } = explanation;
+    let Explanation { summary, request, route, pools, pool, sticky, members } = explanation;
     let Request { method, host, path, client, listener } = request;
     let mut lines = vec![summary.clone()];
     lines.push(format!("request  {method} {host}{path} from {client}, to listener {listener}"));
@@ -117,6 +125,9 @@ fn words(explanation: &Explanation) -> String {
         lines.extend(pools.iter().map(|Ranked { rank, pool, why }| format!("rank {rank:<3} {pool}: {why}")));
     }
     lines.extend(pool.iter().map(|pool| format!("pool     {}, {}: {}", pool.name, shares(pool), pool.because)));
+    lines.extend(
+        sticky.iter().map(|Sticky { cookie, state, because }| format!("cookie   {cookie}, {state}: {because}")),
+    );
     let width = members.iter().map(|member| member.address.chars().count()).max().unwrap_or_default();
     lines.extend(members.iter().map(|member| {
         let Member { address, chance, why, .. } = member;
@@ -158,6 +169,7 @@ mod tests {
             "pool": {
                 "name": "web", "policy": "consistent_hash", "hash_key": "path", "hash_value": "/x", "because": "normal"
             },
+            "sticky": { "cookie": "shop", "state": "new", "because": "it has no such cookie" },
             "members": [
                 { "address": "10.0.0.1:80", "chance": "picked", "share": 0.5, "why": "the hash key leads to it" },
                 { "address": "10.0.0.10:80", "chance": "out", "share": null, "why": "disabled since 12:03:11 UTC" },
@@ -167,7 +179,8 @@ mod tests {
         let expected = "it would go to 10.0.0.1:80 of pool web, by route /\n\
             request  GET a.test/x from 127.0.0.1, to listener main\n\
             route    /: it is for every host\n\
-            pool     web, consistent_hash by path, here \"/x\": normal\n  \
+            pool     web, consistent_hash by path, here \"/x\": normal\n\
+            cookie   shop, new: it has no such cookie\n  \
             ->     10.0.0.1:80    50 %  the hash key leads to it\n  \
             out    10.0.0.10:80         disabled since 12:03:11 UTC";
         assert_eq!(words(&explanation), expected);

@@ -18,6 +18,7 @@ use super::preset::Preset;
 use super::problem::Problems;
 use super::proof::Secret;
 use super::spelling::{Spelled, shown, spell_duration, spell_range};
+use super::sticky;
 use crate::balance::Policy;
 use crate::health::{Admin, Initial, Judge};
 
@@ -25,7 +26,11 @@ use crate::health::{Admin, Initial, Judge};
 const RATIO_NEEDS: usize = 3;
 
 /// Characters of a token that others may try to guess.
-const LONG_ENOUGH: usize = 16;
+pub(super) const LONG_ENOUGH: usize = 16;
+
+/// Of a secret that is in the file itself.
+pub(super) const IN_THE_FILE: &str = "the secret stands in this file, for all who read it; write `secret: \"${NAME}\"` and set that \
+                           in the environment, or `secret_file: FILE`";
 
 /// Notes advice on `config`, which is what `file` means.
 pub(super) fn advise(config: &Config, file: &File, at: At<'_>, problems: &mut Problems) {
@@ -49,6 +54,7 @@ pub(super) fn advise(config: &Config, file: &File, at: At<'_>, problems: &mut Pr
         observed(pool, at, problems);
         tls(pool, at, problems);
         retries(pool, keys, at, problems);
+        sticky::advise(pool, config, at.key("sticky"), problems);
         room(pool, at, problems);
     }
     ceiling(config, at, problems);
@@ -278,9 +284,7 @@ fn proof(probe: &Probe, at: At<'_>, problems: &mut Problems) {
     let Some(Secret::Text(secret)) = probe.auth.as_ref().map(|proof| &proof.secret) else { return };
     let place = at.key("secret");
     if problems.hidden().is_literal(place.mark()) {
-        let message = "the secret stands in this file, for all who read it; write `secret: \"${NAME}\"` and set that in the \
-                       environment, or `secret_file: FILE`";
-        problems.warn(place, message);
+        problems.warn(place, IN_THE_FILE);
     }
     if secret.chars().count() < LONG_ENOUGH {
         let message = format!(

@@ -14,6 +14,7 @@ use super::access_log::AccessLog;
 use super::alert::Alert;
 use super::diagnostics::Diagnostics;
 use super::proof::{Proof, Secret};
+use super::sticky::Sticky;
 use crate::balance::Policy;
 use crate::health::{Admin, Rules, replacement};
 use crate::route::{Host, Route};
@@ -67,6 +68,8 @@ impl Config {
             if let Some(Proof { secret: Secret::File(path), .. }) = pool.probe.as_ref().and_then(|p| p.auth.as_ref()) {
                 files.insert(path.as_path());
             }
+            let of_sticky = pool.sticky.iter().flat_map(|sticky| sticky.secret.iter().chain(&sticky.previous));
+            files.extend(of_sticky.filter_map(Secret::file));
             let probe = pool.probe.as_ref().and_then(|probe| probe.kind.tls());
             for tls in pool.upstream.tls.iter().chain(probe) {
                 files.extend(tls.ca.as_deref());
@@ -223,6 +226,8 @@ pub struct Pool {
     pub remediation: Option<Remediation>,
     /// Who would, if it did more than observe; `None`: nothing of the kind is tried.
     pub observed_remediation: Option<Remediation>,
+    /// How clients are bound to its members; `None`: they are not.
+    pub sticky: Option<Sticky>,
     /// Only one of its members may be enabled: it has no probes, and is to be as Front Door's pools are (case F8).
     pub only_one_enabled: bool,
 }

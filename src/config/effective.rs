@@ -1,5 +1,5 @@
 //! The whole configuration as it is in force, every default written out: in proxy.yaml's own language, so that it can
-//! be read back once what is null is left out. Secrets are masked: the token, what webhooks are signed with, and fields and query parameters of probes whose name sounds like one.
+//! be read back once what is null is left out. Secrets are masked: the token, what webhooks and cookies are signed with, and fields and query parameters of probes whose name sounds like one.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -19,6 +19,7 @@ use super::probe::ANY;
 use super::proof::{Proof, Secret};
 use super::reading::spell_bytes;
 use super::spelling::{spell_duration, spell_range};
+use super::sticky::{Secure, Sticky};
 use crate::balance::{Memory, Policy};
 use crate::health::{Admin, Aggregate, Initial, Judge, OnAllUnhealthy, Rules};
 use crate::route::{Host, Rank, Route};
@@ -79,6 +80,9 @@ impl Pool {
         }
         if self.remediation != other.remediation {
             differing.insert("remediation".to_owned());
+        }
+        if self.sticky != other.sticky {
+            differing.insert("sticky".to_owned());
         }
         for (key, value) in theirs {
             if mine.remove(&key).as_ref() != Some(&value) {
@@ -203,8 +207,35 @@ fn pool(pool: &Pool) -> Value {
         ("max_in_flight", pool.capacity.max_in_flight.map(|most| json!(most))),
         ("max_connections", pool.capacity.max_connections.map(|most| json!(most))),
         ("queue", pool.queue.map(queue)),
+        ("sticky", pool.sticky.as_ref().map(sticky)),
         ("remediation", Some(remediation(pool))),
         ("observe", pool.observed.as_deref().and_then(observe)),
+    ])
+}
+
+fn sticky(sticky: &Sticky) -> Value {
+    let Sticky { cookie, ttl, secret, previous, same_site, secure, http_only, path } = sticky;
+    let text = |secret: &Option<Secret>| matches!(secret, Some(Secret::Text(_))).then(|| json!(MASK));
+    let file = |secret: &Option<Secret>| {
+        let path = secret.as_ref().and_then(Secret::file);
+        path.map(|path| json!(escape(&path.display().to_string())))
+    };
+    let secure = match secure {
+        Secure::Auto => json!("auto"),
+        Secure::Always => json!(true),
+        Secure::Never => json!(false),
+    };
+    object([
+        ("cookie", Some(json!(cookie))),
+        ("ttl", Some(span(*ttl))),
+        ("secret", text(secret)),
+        ("secret_file", file(secret)),
+        ("previous_secret", text(previous)),
+        ("previous_secret_file", file(previous)),
+        ("same_site", Some(json!(same_site.as_str()))),
+        ("secure", Some(secure)),
+        ("http_only", Some(json!(http_only))),
+        ("path", Some(json!(path))),
     ])
 }
 

@@ -16,6 +16,7 @@ use super::domain::{Alpn, HashKey, Passive, ProbeMethod};
 use super::preset::Preset;
 use super::proof::Unquoted;
 use super::spelling::{Bytes, Share, Spelled, Statuses, Text, Written};
+use super::sticky::{SameSite, Secure};
 use super::words::{BalanceWord, Headers, Kind, Off, Or, PoolWord, ProbeWord, Scheme, TlsWord};
 use crate::health::{Admin, Initial, OnAllUnhealthy};
 use crate::route::Host;
@@ -158,6 +159,7 @@ pub(super) struct PoolKeys {
     pub(super) each_member: Option<CapacityKeys>,
     pub(super) queue: Option<QueueKeys>,
     pub(super) remediation: Option<Or<Off, RemediationKeys>>,
+    pub(super) sticky: Option<Or<Off, StickyKeys>>,
     pub(super) observe: Option<ObserveKeys>,
 }
 
@@ -174,6 +176,25 @@ pub(super) struct ObserveKeys {
     pub(super) max_latency: Written<Duration>,
     pub(super) max_latency_ratio: Written<f64>,
     pub(super) latency_floor: Written<Duration>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(
+    default,
+    deny_unknown_fields,
+    expecting = "`off`, or a mapping such as `{ cookie: shop-member, secret: \"${STICKY_SECRET}\" }`"
+)]
+pub(super) struct StickyKeys {
+    pub(super) cookie: Written<Text>,
+    pub(super) ttl: Written<Duration>,
+    pub(super) secret: Written<Unquoted>,
+    pub(super) secret_file: Written<Text>,
+    pub(super) previous_secret: Written<Unquoted>,
+    pub(super) previous_secret_file: Written<Text>,
+    pub(super) same_site: Written<SameSite>,
+    pub(super) secure: Written<Secure>,
+    pub(super) http_only: Written<bool>,
+    pub(super) path: Written<Text>,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -41,7 +41,9 @@ impl Hidden {
     /// The text at `path` is in the file, where it is a secret by its key.
     pub(super) fn literal(&mut self, mark: Mark, path: &[Step], text: &str) {
         let is = |step: &Step, key: &str| matches!(step, Step::Key(name) if name == key);
-        let is_secret = path.last().is_some_and(|step| ["token", "secret", "auth"].iter().any(|key| is(step, key)))
+        let is_secret = path
+            .last()
+            .is_some_and(|step| ["token", "secret", "previous_secret", "auth"].iter().any(|key| is(step, key)))
             || path.iter().any(|step| is(step, "headers"));
         // What stands there for the environment's may be shown.
         if is_secret && !text.contains("${") {

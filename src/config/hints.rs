@@ -31,7 +31,7 @@ pub(super) fn reword(message: &str, path: &[Step]) -> Complaint {
 /// Keys of the sketch that are still to come, by where they are written.
 const LATER: &[(&str, &[&str])] = &[
     ("listeners[]", &["redirect_https", "tls", "protocols", "proxy_protocol"]),
-    ("pools.*", &["slow_start", "sticky"]),
+    ("pools.*", &["slow_start"]),
     ("pools.*.upstream", &["http2"]),
     ("routes[]", &["strip_prefix"]),
 ];
@@ -73,6 +73,10 @@ const ELSEWHERE: &[(&str, &[&str], &str)] = &[
     ("pools.*", &["srv", "file"], "under `members`, as in `members: [{ srv: _http._tcp.app.internal }]`"),
     ("pools.*.probe", &["status", "body"], "under `expect`"),
     ("pools.*.probe", &["secret", "secret_file"], "under `auth`"),
+    ("pools.*", &["cookie", "same_site", "http_only", "ttl"], "under `sticky`"),
+    ("pools.*.balance", &["sticky", "cookie"], "in the pool, as `sticky: { cookie: NAME }` beside `balance`"),
+    ("pools.*.sticky", &["drain"], "in the pool, beside `sticky`"),
+    ("routes[]", &["sticky"], "in the pool"),
     (
         "pools.*.probe",
         &["max_unhealthy_percent", "min_ejected", "on_all_unhealthy", "initial", "initial_wait"],
@@ -236,6 +240,22 @@ const SYNONYMS: &[(&str, &[&str], &str)] = &[
     ("pools.*.each_member", CONNECTIONS_ELSEWHERE, "`max_connections`"),
     ("pools.*.each_member", REQUESTS_ELSEWHERE, "`max_in_flight`"),
     ("pools.*", REPLACEMENT, "`remediation: { after: 1h, command: [\"/usr/local/bin/replace\"] }`"),
+    ("pools.*", STICKY, "`sticky: { cookie: NAME, ttl: 1h }`"),
+    ("pools.*.sticky", &["name", "cookie_name", "affinity_cookie_name", "insert"], "`cookie`"),
+    (
+        "pools.*.sticky",
+        &["max_age", "maxage", "expires", "expiry", "maxidle", "maxlife", "lifetime", "timeout", "duration"],
+        "`ttl`",
+    ),
+    ("pools.*.sticky", &["samesite", "sameSite"], "`same_site`"),
+    ("pools.*.sticky", &["httponly", "httpOnly"], "`http_only`"),
+    ("pools.*.sticky", &["key", "signing_key", "encryption_key", "password", "hash_secret"], "`secret`"),
+    ("pools.*.sticky", &["file", "key_file"], "`secret_file`"),
+    (
+        "pools.*.sticky",
+        &["old_secret", "secrets", "previous", "next_secret"],
+        "`previous_secret`, which is accepted too",
+    ),
     ("pools.*.remediation", &["exec", "cmd", "script", "run", "program", "argv", "action"], "`command`, a list"),
     ("pools.*.remediation", &["hook", "http", "post", "endpoint", "notify"], "`webhook: { url: … }`"),
     ("pools.*.remediation", &["failing_for", "unhealthy_for", "delay", "for", "threshold"], "`after: 1h`"),
@@ -357,6 +377,12 @@ const NEEDLESS: &[(&str, &[&str], &str)] = &[
         &["error_log", "errorlog", "log_level", "loglevel", "log_file", "logfile"],
         "the program's own log is on standard error, by `--log` or `PULSEGATE_LOG`; requests go to `access_log`",
     ),
+    ("pools.*.sticky", &["domain"], "the cookie is for the host alone that the client asks for; remove it"),
+    (
+        "pools.*.sticky",
+        &["nocache", "no_cache", "indirect", "postonly"],
+        "an answer that sets the cookie is `private` to caches, and members do not see it; remove it",
+    ),
     (
         "routes[].pools[]",
         &["weight", "priority", "tier", "rank", "backup"],
@@ -390,6 +416,20 @@ const REPLACEMENT: &[&str] = &[
     "self_healing",
     "auto_repair",
     "heal",
+];
+const STICKY: &[&str] = &[
+    "affinity",
+    "session_affinity",
+    "sessionAffinity",
+    "cookie_based_affinity",
+    "stickiness",
+    "sticky_session",
+    "sticky_sessions",
+    "sticky_cookie",
+    "stick",
+    "persistence",
+    "session_persistence",
+    "stateful_session",
 ];
 const CONNECTIONS_ELSEWHERE: &[&str] = &["maxconn", "max_conns", "max_conn"];
 const REQUESTS_ELSEWHERE: &[&str] = &["max_requests", "max_concurrent_requests", "max_concurrency", "slots"];

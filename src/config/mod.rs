@@ -40,6 +40,7 @@ mod roll;
 mod route;
 pub mod scenario;
 mod spelling;
+mod sticky;
 mod tls;
 mod webhook;
 mod words;
@@ -62,6 +63,7 @@ pub use problem::{Problem, Severity};
 pub use proof::{Proof, Secret};
 pub use regular::{O_NONBLOCK, line, open_regular};
 pub use roll::{load_roll, read_roll};
+pub use sticky::{SameSite, Secure, Sticky};
 
 use hidden::Hidden;
 use places::Mark;
@@ -99,6 +101,8 @@ struct PoolPlaces {
     probe: Mark,
     probe_secret: Mark,
     probe_bind: Mark,
+    sticky_secret: Mark,
+    sticky_previous: Mark,
     remediation: Mark,
     members: Vec<Mark>,
     services: Vec<Mark>,
@@ -113,6 +117,15 @@ struct TlsPlaces {
     ca: Mark,
     client_cert: Mark,
     client_key: Mark,
+}
+
+/// Which of the secrets of a pool's cookies a problem is in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StickySecret {
+    /// `sticky.secret_file`.
+    Present,
+    /// `sticky.previous_secret_file`.
+    Previous,
 }
 
 /// Which of a pool's TLS a problem is in.
@@ -153,6 +166,8 @@ impl Places {
                 probe: at.key("probe").mark(),
                 probe_secret: at.key("probe").key("auth").key("secret_file").mark(),
                 probe_bind: at.key("probe").key("bind").mark(),
+                sticky_secret: at.key("sticky").key("secret_file").mark(),
+                sticky_previous: at.key("sticky").key("previous_secret_file").mark(),
                 remediation: at.key("remediation").mark(),
                 members: Vec::new(),
                 services: Vec::new(),
@@ -194,6 +209,15 @@ impl Places {
     /// An error in the file of the secret that the probes of `pool` prove themselves with.
     pub fn secret_error(&self, pool: &str, message: String) -> Problem {
         self.problem(Severity::Error, self.pools.get(pool).map(|places| places.probe_secret), message)
+    }
+
+    /// An error in the file of the secret that the cookies of `pool` are signed with.
+    pub fn sticky_error(&self, pool: &str, of: StickySecret, message: String) -> Problem {
+        let mark = self.pools.get(pool).map(|places| match of {
+            StickySecret::Present => places.sticky_secret,
+            StickySecret::Previous => places.sticky_previous,
+        });
+        self.problem(Severity::Error, mark, message)
     }
 
     /// An error in the address that the probes of `pool` are to come from.

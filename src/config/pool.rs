@@ -14,6 +14,7 @@ use super::probe::{self, Probing};
 use super::reading::{DAY, Reading, TICK};
 use super::remediation::remediation;
 use super::spelling::{Share, Spelled};
+use super::sticky::sticky;
 use super::tls;
 use super::words::{BalanceWord, DEFAULT_CHOICES, DEFAULT_MEMORY, DEFAULT_SENSITIVITY, Or};
 use crate::balance::{Memory, Policy};
@@ -38,6 +39,7 @@ pub(super) fn pool(name: &str, keys: &PoolKeys, memory: Duration, mut read: Read
     let Listed { members, services, files } = listed;
     let (balance, hash_key) = balance(keys, &base, &mut read);
     let (remediation, observed_remediation) = remediation(name, keys.remediation.as_ref(), &probing, &mut read);
+    let sticky = sticky(name, keys.sticky.as_ref(), &mut read);
     let rolls = files.iter().map(|path| path.display().to_string().into()).collect();
     let judged = Rules { memory, rolls, ..rules(keys, preset, &base, &probing, &mut read) };
     let observed = observed(name, keys, preset, &base, &probing, &judged, &mut read).map(Arc::new);
@@ -57,6 +59,7 @@ pub(super) fn pool(name: &str, keys: &PoolKeys, memory: Duration, mut read: Read
         queue: keys.queue.as_ref().and_then(|keys| queue(keys, read.under("queue"))),
         remediation,
         observed_remediation,
+        sticky,
         only_one_enabled: preset == Some(Preset::FrontDoor) && (probing.probe.is_none() || probing.only_observes),
         probe: probing.probe.map(Arc::new),
         upstream,

@@ -4,7 +4,7 @@
 //! effective configuration, not in debug output.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::file::AuthKeys;
 use super::preset::Preset;
@@ -31,6 +31,16 @@ pub enum Secret {
     Text(String),
     /// What this file holds, without the end of its last line.
     File(PathBuf),
+}
+
+impl Secret {
+    /// The file that it is in; `None`: it is in none.
+    pub fn file(&self) -> Option<&Path> {
+        match self {
+            Secret::Text(_) => None,
+            Secret::File(path) => Some(path),
+        }
+    }
 }
 
 impl fmt::Debug for Secret {

@@ -261,8 +261,8 @@ impl Spelling for BalanceWord {
             }
             "sticky" | "cookie" => {
                 return Err(format!(
-                    "`{text}` is not known here, and clients cannot be bound to members by a cookie of ours yet; write \
-                     `{{ consistent_hash: {{ key: client }} }}`"
+                    "`{text}` is not known here; write `sticky: {{ secret: \"${{STICKY_SECRET}}\" }}` beside `balance`, which \
+                     binds each client to a member by a cookie"
                 ));
             }
             "ewma" | "peakewma" | "p2c_ewma" | "least_time" | "least_response_time" | "response_time" => {

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use crate::config::{Config, Places, Pool, Probe, Problem, TlsOf};
+use crate::config::{Config, Places, Pool, Probe, Problem, StickySecret, TlsOf};
 use crate::probe::{self, Check, CheckError, Recipe};
-use crate::proxy::Connector;
+use crate::proxy::{Connector, Signer, SignerError};
 use crate::snapshot::{Found, Located, Outfit, Source};
 use crate::tls::{Files, TlsError};
 
@@ -77,17 +77,39 @@ impl Trial<'_> {
     }
 
     fn outfit(&mut self, pool: &Pool, recipe: Option<&Recipe>) -> Outfit {
-        let probe = recipe.and_then(Recipe::seal);
-        match pool.upstream.tls.as_ref().map(|tls| Connector::new(tls, &pool.members, &mut self.files)) {
-            None => Outfit { probe, ..Outfit::default() },
-            Some(Ok(connector)) => {
-                Outfit { probe, traffic: Some(connector.seal()), connector: Some(Arc::new(connector)) }
-            }
-            Some(Err(errors)) => {
+        let (signer, connector) = (self.signer(pool), self.connector(pool));
+        Outfit {
+            probe: recipe.and_then(Recipe::seal),
+            traffic: connector.as_ref().map(Connector::seal),
+            connector: connector.map(|connector| Arc::new(connector) as _),
+            sticky: signer.as_ref().map(Signer::seal),
+            signer: signer.map(|signer| Arc::new(signer) as _),
+        }
+    }
+
+    fn connector(&mut self, pool: &Pool) -> Option<Connector> {
+        match Connector::new(pool.upstream.tls.as_ref()?, &pool.members, &mut self.files) {
+            Ok(connector) => Some(connector),
+            Err(errors) => {
                 errors.iter().for_each(|error| self.refuse(pool, TlsOf::Traffic, error));
-                Outfit::default()
+                None
             }
         }
+    }
+
+    fn signer(&mut self, pool: &Pool) -> Option<Signer> {
+        let error = match Signer::new(&pool.name, pool.sticky.as_ref()?, &mut self.files) {
+            Ok(signer) => return Some(signer),
+            Err(error) => error,
+        };
+        let (of, key) = match &error {
+            SignerError::File { of: StickySecret::Previous, .. } => (StickySecret::Previous, "previous_secret_file"),
+            SignerError::File { .. } => (StickySecret::Present, "secret_file"),
+            SignerError::NoRandomNumbers => (StickySecret::Present, "sticky"),
+        };
+        let message = format!("pool {:?}: `{key}`: {error}", pool.name);
+        self.problems.push(self.places.sticky_error(&pool.name, of, message));
+        None
     }
 
     fn refuse_probe(&mut self, pool: &Pool, error: &CheckError) {

@@ -270,7 +270,7 @@ fn newcomers_stand_behind_those_who_wait() {
     assert!(pool.join_queue(&[]).is_none(), "two places");
     leases.clear();
     assert!(matches!(pool.pick(&[], None), Pick::Full), "the seat is for those who wait");
-    let Pick::Member(lease) = pool.pick_in_turn(&first, &[], None) else { panic!("its turn") };
+    let Pick::Member(lease) = pool.pick_in_turn(&first, &[], None, None) else { panic!("its turn") };
     drop((first, second));
     assert!(matches!(pool.pick(&[], None), Pick::Full), "the seat is taken");
     drop(lease);

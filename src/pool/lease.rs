@@ -31,6 +31,10 @@ pub enum Choice {
     ByPolicy,
     /// The request's key said so.
     ByKey,
+    /// Its client is bound to it.
+    ByCookie,
+    /// Its client is bound to another one that may serve, and is full.
+    Instead,
 }
 
 /// What an answer says of how fast its member is.

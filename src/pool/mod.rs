@@ -8,6 +8,7 @@
 
 mod audience;
 mod board;
+mod bonds;
 mod budget;
 mod calls;
 mod form;
@@ -41,6 +42,7 @@ use tokio::sync::Notify;
 
 pub use audience::{Audience, Onlooker};
 pub use board::shown;
+pub use bonds::{Binding, Bond};
 pub use budget::Budget;
 pub use hall::Limits;
 pub use lease::{Answer, Choice, Lease, Waiting};
@@ -55,6 +57,7 @@ pub use tally::{MemberTally, PoolTally};
 pub use usage::Usage;
 
 use board::{Board, in_effect, wanted};
+use bonds::Badges;
 use calls::Calls;
 use hall::{Entry, Hall};
 use roster::Gate;
@@ -73,6 +76,7 @@ pub struct Pool {
     name: Arc<str>,
     board: Mutex<Board>,
     roster: ArcSwap<Roster>,
+    badges: ArcSwap<Badges>,
     turn: AtomicUsize,
     changed: Notify,
     waiters: AtomicUsize,
@@ -151,31 +155,57 @@ impl Pool {
 
     /// Picks a member for a request that has tried `tried` already; `key` is what it goes by, where keys count.
     pub fn pick(&self, tried: &[MemberId], key: Option<&[u8]>) -> Pick {
-        self.take_seat(Comes::Now, tried, key)
+        self.pick_bound(tried, key, None)
+    }
+
+    /// The same for a request of a client with this bond: its member is picked as long as it may serve and has room.
+    pub fn pick_bound(&self, tried: &[MemberId], key: Option<&[u8]>, bond: Option<Bond>) -> Pick {
+        self.take_seat(Comes::Now, tried, key, bond)
     }
 
     /// The same for the one of those who wait whose turn it is to look.
-    pub fn pick_in_turn(&self, _looker: &Place<'_>, tried: &[MemberId], key: Option<&[u8]>) -> Pick {
-        self.take_seat(Comes::InTurn, tried, key)
+    pub fn pick_in_turn(
+        &self,
+        _looker: &Place<'_>,
+        tried: &[MemberId],
+        key: Option<&[u8]>,
+        bond: Option<Bond>,
+    ) -> Pick {
+        self.take_seat(Comes::InTurn, tried, key, bond)
     }
 
-    fn take_seat(&self, comes: Comes, tried: &[MemberId], key: Option<&[u8]>) -> Pick {
+    fn take_seat(&self, comes: Comes, tried: &[MemberId], key: Option<&[u8]>, bond: Option<Bond>) -> Pick {
         let roster = self.roster.load();
-        match roster.gate() {
-            Gate::Open => {}
-            Gate::Waiting => return Pick::Wait,
-            Gate::AllUnhealthy => return Pick::AllUnhealthy,
+        let bound = bond.filter(|bond| !tried.contains(&bond.member)).and_then(|bond| roster.bound(bond));
+        // Whoever serves those alone who are bound to it does so however the others stand.
+        let shut = match roster.gate() {
+            Gate::Open => None,
+            Gate::Waiting => Some(Pick::Wait),
+            Gate::AllUnhealthy => Some(Pick::AllUnhealthy),
+        };
+        if bound.is_none()
+            && let Some(pick) = shut
+        {
+            return pick;
         }
+        let nobody = || if bound.is_some() || roster.has_others(tried) { Pick::Full } else { Pick::Nobody };
         // Whoever comes now stands behind those who wait, unless they cannot use what it can.
+        let is_apart = bound.is_some_and(|bound| bound.is_apart);
         let entry = match comes {
-            Comes::Now if self.hall.queue.is_in_the_way_of(tried) => Entry::Full,
+            Comes::Now if !is_apart && self.hall.queue.is_in_the_way_of(tried) => Entry::Full,
             Comes::Now | Comes::InTurn => self.hall.enter(),
         };
         if entry == Entry::Full {
-            return if roster.has_others(tried) { Pick::Full } else { Pick::Nobody };
+            return nobody();
         }
-        if let Some(index) = roster.pick(&self.turn, || fastrand::u64(..), key, tried) {
-            let choice = if key.is_some() && roster.goes_by_key() { Choice::ByKey } else { Choice::ByPolicy };
+        if let Some(bound) = bound
+            && roster.members()[bound.index].enter()
+        {
+            return Pick::Member(Lease::new(&roster, bound.index, Choice::ByCookie, entry));
+        }
+        let pick = if shut.is_some() { None } else { roster.pick(&self.turn, || fastrand::u64(..), key, tried) };
+        if let Some(index) = pick {
+            let choice = roster.choice(key, bound);
             return Pick::Member(Lease::new(&roster, index, choice, entry));
         }
         self.hall.give_back(entry);
@@ -183,7 +213,7 @@ impl Pool {
             // It may have held the pool's last seat for a moment, in the way of one who waits by now.
             self.hall.queue.wake();
         }
-        if roster.has_others(tried) { Pick::Full } else { Pick::Nobody }
+        shut.unwrap_or_else(nobody)
     }
 
     /// A place among those who wait for room, for a request that has tried `tried`; `None` where there is no queue, or it is

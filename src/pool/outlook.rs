@@ -6,7 +6,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use super::roster::{Gate, LeftOut};
+use super::bonds::Bond;
+use super::roster::{Bound, Gate, LeftOut};
 use super::{Choice, Member, Pool, Roster, WAITERS};
 use crate::health::Standing;
 
@@ -17,6 +18,8 @@ pub struct Outlook {
     pub roster: Arc<Roster>,
     /// What it would get.
     pub foreseen: Foreseen,
+    /// Its client is bound to a member that may serve it, if that has room.
+    pub bond_holds: bool,
     /// Of each member, whether it may be picked, and with which part of all first picks.
     pub prospects: Vec<Option<Prospect>>,
 }
@@ -52,19 +55,35 @@ pub struct Prospect {
 impl Pool {
     /// What a request that comes now, goes by `key` and has tried nobody would meet.
     pub fn foresee(&self, key: Option<&[u8]>) -> Outlook {
+        self.foresee_bound(key, None)
+    }
+
+    /// The same for a request of a client with this bond.
+    pub fn foresee_bound(&self, key: Option<&[u8]>, bond: Option<Bond>) -> Outlook {
         let roster = self.roster.load_full();
-        let foreseen = match roster.gate() {
+        let bound = bond.and_then(|bond| roster.bound(bond));
+        let own = bound.and_then(|bound| self.foresee_own(&roster, bound));
+        let foreseen = own.unwrap_or_else(|| match roster.gate() {
             Gate::Waiting if self.waiters.load(Relaxed) >= WAITERS => Foreseen::Crowded,
             Gate::Waiting => Foreseen::Wait,
             Gate::AllUnhealthy => Foreseen::AllUnhealthy,
-            Gate::Open => self.foresee_pick(&roster, key),
-        };
+            Gate::Open => self.foresee_pick(&roster, key, bound),
+        });
         let prospects = prospects(&roster);
-        Outlook { roster, foreseen, prospects }
+        Outlook { roster, foreseen, bond_holds: bound.is_some(), prospects }
     }
 
-    fn foresee_pick(&self, roster: &Roster, key: Option<&[u8]>) -> Foreseen {
-        let nobody = || if roster.has_others(&[]) { Foreseen::Full } else { Foreseen::Nobody };
+    /// What comes of a bond; `None`: its member is full.
+    fn foresee_own(&self, roster: &Roster, bound: Bound) -> Option<Foreseen> {
+        if !bound.is_apart && self.hall.queue.is_in_the_way_of(&[]) || !self.hall.has_room() {
+            return Some(Foreseen::Full);
+        }
+        let has_room = roster.members()[bound.index].has_room();
+        has_room.then_some(Foreseen::Member(bound.index, Choice::ByCookie))
+    }
+
+    fn foresee_pick(&self, roster: &Roster, key: Option<&[u8]>, bound: Option<Bound>) -> Foreseen {
+        let nobody = || if bound.is_some() || roster.has_others(&[]) { Foreseen::Full } else { Foreseen::Nobody };
         if self.hall.queue.is_in_the_way_of(&[]) || !self.hall.has_room() {
             return nobody();
         }
@@ -84,7 +103,7 @@ impl Pool {
             _ => roster.is_settled(&turn()) && roster.pick_beside(&turn(), 0, key, &[]) == Some(index),
         };
         match is_determined {
-            true => Foreseen::Member(index, if by_key { Choice::ByKey } else { Choice::ByPolicy }),
+            true => Foreseen::Member(index, roster.choice(key, bound)),
             false => Foreseen::OneOf(with_room),
         }
     }

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
-use super::Member;
+use super::bonds::Bond;
+use super::{Choice, Member};
 use crate::balance::{Balancer, Candidate, Form, Policy, Rings};
 use crate::health::{Aggregate, Census, MemberId, Mode, OnAllUnhealthy, Picture, PoolHealth, Standing, State};
 
@@ -18,6 +19,15 @@ pub struct Roster {
     balancer: Balancer,
     fails_when_unhealthy: bool,
     aggregate: Option<Aggregate>,
+}
+
+/// A member that a client is bound to, and may go to.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Bound {
+    /// Its place.
+    pub(super) index: usize,
+    /// Nobody else may go there.
+    pub(super) is_apart: bool,
 }
 
 /// How a pool stands, in few words.
@@ -130,7 +140,7 @@ impl Roster {
     /// its pool's `drain` is over (health.md §7). It asks nothing of the pool's mode: also where nobody takes new requests,
     /// whoever drains serves its own. Whether the member has room is another matter.
     pub fn takes_bound(&self, now: Duration, id: MemberId) -> bool {
-        self.index_of(id).is_some_and(|index| self.picture.takes_bound(index, now))
+        self.bound(Bond { member: id, now }).is_some()
     }
 
     /// Whether the pool answers 503 when nobody is healthy.
@@ -160,6 +170,22 @@ impl Roster {
     fn index_of(&self, id: MemberId) -> Option<usize> {
         let found = self.by_id.binary_search_by_key(&id, |(id, _)| *id).ok()?;
         Some(self.by_id[found].1 as usize)
+    }
+
+    /// The member of this bond, if its clients may go there now.
+    pub(super) fn bound(&self, bond: Bond) -> Option<Bound> {
+        let index = self.index_of(bond.member)?;
+        let is_apart = !self.standing(index).takes_traffic();
+        self.picture.takes_bound(index, bond.now).then_some(Bound { index, is_apart })
+    }
+
+    /// How one is chosen that the client is not bound to, for a request that goes by `key`.
+    pub(super) fn choice(&self, key: Option<&[u8]>, bound: Option<Bound>) -> Choice {
+        match bound {
+            Some(_) => Choice::Instead,
+            None if key.is_some() && self.goes_by_key() => Choice::ByKey,
+            None => Choice::ByPolicy,
+        }
     }
 
     /// Whether keys say where requests go.

@@ -13,6 +13,7 @@ use arc_swap::ArcSwap;
 use tokio::sync::Notify;
 
 use super::board::{Board, in_effect, wanted};
+use super::bonds::Badges;
 use super::calls::Calls;
 use super::hall::{Hall, Limits};
 use super::shadow::Would;
@@ -71,6 +72,7 @@ impl Pool {
         limit(&members, &limits);
         let roster = Roster::new(&health, &policy, rings.as_deref(), &members);
         roster.count_candidates(None);
+        let badges = Badges::new(members.iter().map(|member| (member.key(), member.id())));
         Pool {
             name: name.into(),
             board: Mutex::new(Board {
@@ -85,6 +87,7 @@ impl Pool {
                 roster_is_stale: false,
             }),
             roster: ArcSwap::from_pointee(roster),
+            badges: ArcSwap::from_pointee(badges),
             turn: AtomicUsize::new(fastrand::usize(..)),
             changed: Notify::new(),
             waiters: AtomicUsize::new(0),
@@ -144,6 +147,7 @@ impl Pool {
         board.members = members;
         board.policy = policy;
         board.rings = rings;
+        self.badges.store(Arc::new(Badges::new(board.members.iter().map(|member| (member.key(), member.id())))));
         self.budget.set_percent(budget_percent);
         let would = would.filter(Would::is_something).map(|would| (would, self.roster.load().state()));
         self.show(&mut board, now);

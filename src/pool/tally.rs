@@ -4,6 +4,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use super::Binding;
 use crate::health::{Outcome, Reason, Verdict};
 use crate::telemetry::AttemptResult;
 use crate::telemetry::metrics::{DIAL_BUCKETS, REQUEST_BUCKETS, Rare, Times};
@@ -17,6 +18,7 @@ pub struct PoolTally {
     pub dials: Times,
     retries: Rare<{ AttemptResult::ALL.len() }>,
     fallbacks: AtomicU64,
+    bindings: Rare<{ Binding::ALL.len() }>,
 }
 
 impl PoolTally {
@@ -26,6 +28,7 @@ impl PoolTally {
             dials: Times::new(DIAL_BUCKETS),
             retries: Rare::default(),
             fallbacks: AtomicU64::new(0),
+            bindings: Rare::default(),
         }
     }
 
@@ -37,6 +40,16 @@ impl PoolTally {
     /// Attempts that followed one that ended so.
     pub fn retries(&self, after: AttemptResult) -> u64 {
         self.retries.read(after as usize)
+    }
+
+    /// A client was told whom it is bound to, for this reason.
+    pub fn binds(&self, why: Binding) {
+        self.bindings.count(why as usize);
+    }
+
+    /// Cookies that were set for this reason.
+    pub fn bindings(&self, why: Binding) -> u64 {
+        self.bindings.read(why as usize)
     }
 
     pub(super) fn falls_back(&self) {

@@ -11,7 +11,7 @@ use pingora::protocols::http::authority::{RawTargetAuthority, is_http_family_sch
 
 use super::ctx::Ctx;
 use super::refusal::Refusal;
-use super::{authority, framing, key, nominations, published};
+use super::{authority, framing, key, nominations, published, sticky};
 use crate::composite::Door;
 use crate::config::Limits;
 use crate::snapshot::{Snapshot, Way};
@@ -96,6 +96,7 @@ pub(super) fn enter(ctx: &mut Ctx, request: &RequestHeader, way: &Way, rank: usi
     way.mark_use();
     ctx.deadline = pool.config.deadline.map(|limit| ctx.connection.began() + limit);
     ctx.hash_key = pool.config.hash_key.as_ref().and_then(|wanted| key::key(wanted, request, ctx.client));
+    ctx.claim = sticky::claim(pool, request);
     Ok(())
 }
 

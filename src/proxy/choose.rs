@@ -110,7 +110,8 @@ async fn wait(
 
 fn wish(ctx: &Ctx, when_full: WhenFull) -> Wish<'_> {
     let key = ctx.hash_key.as_deref();
-    Wish { avoided: ctx.avoided(), key, limit: ctx.remaining(), queued: ctx.queued, when_full }
+    let bound_to = ctx.claim.member();
+    Wish { avoided: ctx.avoided(), key, bound_to, limit: ctx.remaining(), queued: ctx.queued, when_full }
 }
 
 /// Resolves when the client has left. What it sends stays where it is.

@@ -13,6 +13,7 @@ use super::evidence::{self, Evidence};
 use super::pick::{self, Picked};
 use super::refusal::Refusal;
 use super::retry::{RESCUES, Spent};
+use super::sticky::Claim;
 use crate::clock;
 use crate::composite::Door;
 use crate::config::Passive;
@@ -71,6 +72,8 @@ pub struct Ctx {
     pub pool: Option<Arc<Served>>,
     /// What it goes by, where that counts.
     pub hash_key: Option<Vec<u8>>,
+    /// What its cookie says, where clients are bound.
+    pub claim: Claim,
     /// By when it must be over.
     pub deadline: Option<Duration>,
     /// The present attempt's connection, where connections are counted; before the seat, which whoever gets next may need it.
@@ -137,6 +140,7 @@ impl Ctx {
             rank: 0,
             pool: None,
             hash_key: None,
+            claim: Claim::None,
             deadline: None,
             link: None,
             link_was_given_up: false,

@@ -12,10 +12,11 @@ use pingora::http::RequestHeader;
 
 use super::admit::Place;
 use super::refusal::Refusal;
+use super::sticky::{self, Claim};
 use super::{admit, key, max_forwards, pick, published};
 use crate::clock;
 use crate::config::Listener;
-use crate::pool::{Choice, Foreseen, Outlook};
+use crate::pool::{Bond, Choice, Foreseen, Outlook};
 use crate::snapshot::{Served, Snapshot};
 use crate::telemetry::{PickReason, Why};
 
@@ -60,6 +61,8 @@ pub struct Led {
     pub served: Arc<Served>,
     /// What it goes by, where keys count.
     pub key: Option<Vec<u8>>,
+    /// What its cookie says, where clients are bound.
+    pub claim: Claim,
     /// The pool as it would find it.
     pub outlook: Outlook,
 }
@@ -123,8 +126,11 @@ pub fn foresee(snapshot: &Snapshot, listener: &Listener, described: &Described) 
 /// What the log would say of a pick of the member at `index`.
 pub fn reason(led: &Led, index: usize) -> PickReason {
     let roster = &led.outlook.roster;
-    let by_key = led.key.is_some() && roster.goes_by_key();
-    let choice = if by_key { Choice::ByKey } else { Choice::ByPolicy };
+    let choice = match led.outlook.foreseen {
+        Foreseen::Member(picked, choice) if picked == index => choice,
+        _ if led.key.is_some() && roster.goes_by_key() => Choice::ByKey,
+        _ => Choice::ByPolicy,
+    };
     pick::first_reason(roster.mode(), roster.standing(index), choice, led.rank)
 }
 
@@ -133,9 +139,11 @@ fn led(snapshot: &Snapshot, place: usize, request: &RequestHeader, client: IpAdd
     let rank = way.rank();
     let served = way.stop(rank)?.served.clone();
     let key = served.config.hash_key.as_ref().and_then(|wanted| key::key(wanted, request, client));
+    let claim = sticky::claim(&served, request);
     served.live.tell_time(clock::monotonic);
-    let outlook = served.live.foresee(key.as_deref());
-    Some(Led { place, rank, served, key, outlook })
+    let bond = claim.member().map(|member| Bond { member, now: clock::monotonic() });
+    let outlook = served.live.foresee_bound(key.as_deref(), bond);
+    Some(Led { place, rank, served, key, claim, outlook })
 }
 
 fn end(led: &Led) -> End {

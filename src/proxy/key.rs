@@ -4,9 +4,9 @@
 
 use std::net::IpAddr;
 
-use http::header::COOKIE;
 use pingora::http::RequestHeader;
 
+use super::cookies;
 use crate::config::HashKey;
 
 /// The key of a request from `client`; `None` where it has none, or an empty one.
@@ -15,10 +15,7 @@ pub fn key(wanted: &HashKey, request: &RequestHeader, client: IpAddr) -> Option<
         HashKey::Client => client.to_string().into_bytes(),
         HashKey::Path => request.uri.path().as_bytes().to_vec(),
         HashKey::Header(name) => request.headers.get(name)?.as_bytes().to_vec(),
-        HashKey::Cookie(name) => {
-            let fields = request.headers.get_all(COOKIE).iter();
-            fields.flat_map(|field| field.as_bytes().split(|b| *b == b';')).find_map(|pair| value(pair, name))?.to_vec()
-        }
+        HashKey::Cookie(name) => cookies::values(&request.headers, name).next()?.to_vec(),
         HashKey::Query(name) => {
             request.uri.query()?.as_bytes().split(|b| *b == b'&').find_map(|pair| value(pair, name))?.to_vec()
         }
@@ -26,7 +23,7 @@ pub fn key(wanted: &HashKey, request: &RequestHeader, client: IpAddr) -> Option<
     (!found.is_empty()).then_some(found)
 }
 
-/// The value of `name=value`, if that is the name (RFC 6265 section 4.2.1 lets blanks stand around a cookie).
+/// The value of `name=value`, if that is the name; blanks around it are no part of it.
 fn value<'a>(pair: &'a [u8], name: &str) -> Option<&'a [u8]> {
     pair.trim_ascii().strip_prefix(name.as_bytes())?.strip_prefix(b"=")
 }

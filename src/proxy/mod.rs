@@ -2,7 +2,7 @@
 //!
 //! Two drivers take the steps and hold no decision: [`plain`], our own, and Pingora's, by [`hooks`], the only `ProxyHttp`;
 //! [`engine`] says which. What they take are [`steps`], and those call the others: [`admit`] (limits, client,
-//! route; [`authority`], [`framing`] and [`nominations`] say what is well formed), [`key`] (what it goes by), [`choose`] and [`pick`] (a member, or a wait for one), [`peer`], [`connector`] and [`dial`] (how
+//! route; [`authority`], [`framing`] and [`nominations`] say what is well formed), [`key`] (what it goes by), [`sticky`] (whom its client is bound to; [`cookies`] finds that), [`choose`] and [`pick`] (a member, or a wait for one), [`peer`], [`connector`] and [`dial`] (how
 //! Pingora is told to reach it), [`headers`] (what goes up and what comes down), [`upgrade`] (who may have another protocol,
 //! and [`member_end`] the stream to a member for it), [`failure`] (what follows a failed attempt: [`blame`] says whose fault it
 //! was, [`evidence`] what an attempt says of its member, [`retry`] whether to try again), [`refusal`] and [`published`] (answers
@@ -16,6 +16,7 @@ mod authority;
 pub(crate) mod blame;
 mod choose;
 mod connector;
+mod cookies;
 mod ctx;
 mod dial;
 mod engine;
@@ -38,6 +39,7 @@ mod published;
 mod refusal;
 pub(crate) mod retry;
 mod steps;
+mod sticky;
 mod upgrade;
 
 use std::sync::Arc;
@@ -50,6 +52,7 @@ pub use engine::Engine;
 pub use foresee::{Described, End, Fate, Led, foresee, reason};
 use hooks::Hooks;
 pub use published::{CompositeView, HEALTH_STATE};
+pub use sticky::{Claim, Signer, SignerError};
 
 use crate::composite::Composites;
 use crate::listener::Traffic;

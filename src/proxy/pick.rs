@@ -8,7 +8,7 @@ use tokio::time::timeout;
 use super::refusal::Refusal;
 use crate::clock;
 use crate::health::{MemberId, Mode, Standing};
-use crate::pool::{Choice, Lease, Pick, Place, Pool, Turn};
+use crate::pool::{Bond, Choice, Lease, Pick, Place, Pool, Turn};
 use crate::telemetry::PickReason;
 
 /// How long a waiter that nothing wakes waits before it looks again.
@@ -23,12 +23,21 @@ pub struct Wish<'a> {
     pub avoided: &'a [MemberId],
     /// What the request goes by, where keys count.
     pub key: Option<&'a [u8]>,
+    /// The member that its client is bound to.
+    pub bound_to: Option<MemberId>,
     /// Within this time, which is the request's own.
     pub limit: Option<Duration>,
     /// So long it has waited in the queue before, for attempts that never reached a member.
     pub queued: Duration,
     /// What to do where everyone is full.
     pub when_full: WhenFull,
+}
+
+impl Wish<'_> {
+    /// The bond as it is now; nobody asks for the time without one.
+    fn bond(self) -> Option<Bond> {
+        self.bound_to.map(|member| Bond { member, now: clock::monotonic() })
+    }
 }
 
 /// What to do where everyone is full.
@@ -64,7 +73,7 @@ pub struct Nobody {
 pub fn now(pool: &Pool, wish: Wish<'_>) -> Option<Result<Picked, Nobody>> {
     let waited = Duration::ZERO;
     pool.tell_time(clock::monotonic);
-    match choose(pool.pick(wish.avoided, wish.key)) {
+    match choose(pool.pick_bound(wish.avoided, wish.key, wish.bond())) {
         Answer::Member(lease) => Some(Ok(Picked { lease, waited, queued: Duration::ZERO })),
         Answer::Refuse(refusal) => Some(Err(Nobody { refusal, waited })),
         Answer::Full if wish.when_full == WhenFull::GiveUp || pool.queue().size() == 0 => {
@@ -108,6 +117,8 @@ pub fn reason(lease: &Lease, attempt: usize, rank: usize) -> PickReason {
 /// The same of a first attempt, in a pool of this mode, at a member that stands so.
 pub fn first_reason(mode: Mode, standing: Standing, choice: Choice, rank: usize) -> PickReason {
     match (mode, standing) {
+        // Whatever the others do.
+        _ if choice == Choice::ByCookie => PickReason::Sticky,
         (Mode::Fallback, _) => PickReason::Fallback,
         (_, Standing::Kept) => PickReason::Kept,
         (Mode::Failover, _) => PickReason::Failover,
@@ -152,7 +163,7 @@ impl Wait<'_> {
             // From here on a change is not missed.
             changed.as_mut().enable();
             pool.tell_time(clock::monotonic);
-            match choose(pool.pick(self.wish.avoided, self.wish.key)) {
+            match choose(pool.pick_bound(self.wish.avoided, self.wish.key, self.wish.bond())) {
                 Answer::Member(lease) => return Ok(Some(lease)),
                 Answer::Refuse(refusal) => return Err(refusal),
                 Answer::Full => return Ok(None),
@@ -190,7 +201,7 @@ impl Wait<'_> {
         loop {
             self.pool.tell_time(clock::monotonic);
             match place.turn() {
-                Turn::Look => match choose(self.pool.pick_in_turn(place, self.wish.avoided, self.wish.key)) {
+                Turn::Look => match choose(self.look(place)) {
                     Answer::Member(lease) => return Ok(lease),
                     Answer::Refuse(refusal) => return Err(refusal),
                     Answer::Full | Answer::Wait => place.finds_nothing(),
@@ -205,6 +216,10 @@ impl Wait<'_> {
                 Turn::Behind => place.called().await,
             }
         }
+    }
+
+    fn look(&self, place: &Place<'_>) -> Pick {
+        self.pool.pick_in_turn(place, self.wish.avoided, self.wish.key, self.wish.bond())
     }
 
     fn waited(&self) -> Duration {

@@ -20,7 +20,7 @@ use super::peer::{self, Connection, Purpose};
 use super::pick::Picked;
 use super::published::CompositeView;
 use super::refusal::{self, Refusal};
-use super::{Proxy, admit, dial, failure, max_forwards, published, upgrade};
+use super::{Proxy, admit, dial, failure, max_forwards, published, sticky, upgrade};
 use crate::listener::CONNECTION;
 use crate::pool::Member;
 use crate::snapshot::Served;
@@ -159,6 +159,7 @@ pub fn upward(ctx: &Ctx, client: &RequestHeader, up: &mut RequestHeader) -> Resu
         host: admit::host(client),
         request_id: &ctx.request_id,
     };
+    sticky::upward(pool, up)?;
     headers::upward(up, client, hop, &pool.config.upstream.host, || pool.authority_of(&lease.member().key().name))
 }
 
@@ -182,6 +183,7 @@ pub fn answered(session: &mut ServerSession, ctx: &mut Ctx, answer: &mut Respons
     }
     headers::downward(answer)?;
     if switches || !answer.status.is_informational() {
+        sticky::downward(ctx, session.req_header(), answer)?;
         ctx.attempt_answered(answer.status.as_u16());
         ctx.limit_attempt(if switches { Answer::Tunnel } else { Answer::Begun });
         if switches {

@@ -55,6 +55,10 @@ pub struct Outfit {
     pub probe: Option<u64>,
     /// Of what the files of the traffic held; `None`: it is plain.
     pub traffic: Option<u64>,
+    /// Of the secrets of its cookies; `None`: it sets none.
+    pub sticky: Option<u64>,
+    /// What its cookies are signed with. Kept here as the next one is.
+    pub signer: Option<Arc<dyn Any + Send + Sync>>,
     /// What the traffic's connections need of them. Only kept here: it is made of types that only the edges know.
     pub connector: Option<Arc<dyn Any + Send + Sync>>,
 }
@@ -70,6 +74,10 @@ pub struct Served {
     pub group_key: u64,
     /// What its connections need of its files; `None`: they are plain.
     pub connector: Option<Arc<dyn Any + Send + Sync>>,
+    /// What its cookies are signed with; `None`: it sets none.
+    pub signer: Option<Arc<dyn Any + Send + Sync>>,
+    /// Of the secrets of its cookies.
+    sticky: Option<u64>,
     /// Of what the files of its probe held.
     seal: Option<u64>,
     /// Of members that the configuration names.
@@ -111,9 +119,9 @@ impl Served {
         self.discovered.load().get(member).map(|names| names.host.clone())
     }
 
-    /// Whether the files of its probe and of its traffic held the same for `other`, and its connections may be shared.
+    /// Whether its files held the same for `other`, and its connections may be shared.
     pub fn has_files_of(&self, other: &Served) -> bool {
-        self.seal == other.seal && self.group_key == other.group_key
+        (self.seal, self.sticky, self.group_key) == (other.seal, other.sticky, other.group_key)
     }
 
     /// Whether it is probed more rarely while nobody uses it.
@@ -178,7 +186,8 @@ impl Snapshot {
         let plain = Outfit::default();
         let same_files = |(name, served): (&String, &Arc<Served>)| {
             let outfit = outfits.get(name).unwrap_or(&plain);
-            served.seal == outfit.probe && served.group_key == group_key(&served.config, outfit)
+            (served.seal, served.sticky) == (outfit.probe, outfit.sticky)
+                && served.group_key == group_key(&served.config, outfit)
         };
         *self.config == *config && self.pools.iter().all(same_files)
     }
@@ -208,6 +217,8 @@ impl Snapshot {
                 live,
                 group_key: group_key(pool, &outfit),
                 connector: outfit.connector,
+                signer: outfit.signer,
+                sticky: outfit.sticky,
                 seal: outfit.probe,
                 names: names(pool, pool.members.iter()),
                 discovered: ArcSwap::from_pointee(discovered(pool, found.of(name))),
@@ -353,7 +364,7 @@ mod tests {
     fn the_scheme_is_part_of_who_a_member_is_and_what_its_files_hold_part_of_how_it_is_probed() {
         let probe = "probe: { path: /, scheme: https }";
         let (plain, secure) = (pool(PLAIN, probe), pool(PLAIN, &format!("{probe}, upstream: {{ tls: true }}")));
-        let held = |probe| Outfit { probe: Some(probe), traffic: Some(probe), connector: None };
+        let held = |probe| Outfit { probe: Some(probe), traffic: Some(probe), ..Outfit::default() };
         let before = first(&plain, &held(1));
         assert!(!before.key.tls && first(&secure, &held(1)).key.tls);
         let rows = [

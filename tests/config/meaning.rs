@@ -65,6 +65,14 @@ fn unmasked(mut config: Config, original: &Config) -> Config {
         if whole.remediation.as_ref().is_some_and(|remediation| matches!(remediation.action, Action::Webhook(_))) {
             whole.remediation.clone_from(&original.pools[name].remediation);
         }
+        if let (Some(sticky), Some(original)) = (&mut whole.sticky, &original.pools[name].sticky) {
+            for (masked, secret) in [(&mut sticky.secret, &original.secret), (&mut sticky.previous, &original.previous)]
+            {
+                if matches!(masked, Some(Secret::Text(text)) if text == "********") {
+                    masked.clone_from(secret);
+                }
+            }
+        }
         *pool = Arc::new(whole);
     }
     config

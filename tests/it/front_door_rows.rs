@@ -371,3 +371,49 @@ fn a_lower_tier_serves_only_when_the_higher_cannot_and_weights_share() {
     proxy.await_standing(&standby, "standby");
     assert_eq!(count(&proxy.sample("/again", 10), &first), 10);
 }
+
+/// F10: session affinity.
+#[test]
+fn a_client_keeps_its_member_whatever_the_weights_until_that_is_out() {
+    let [first, second, standby] = [Origin::start(), Origin::start(), Origin::start()];
+    let members = [
+        format!("{{ address: {first}, weight: 1 }}"),
+        format!("{{ address: {second}, weight: 9 }}"),
+        format!("{{ address: {standby}, tier: 1 }}"),
+    ];
+    let keys = format!("{PRESET}\nbalance: round_robin\nsticky: {{ secret: \"a secret of these tests\" }}");
+    let proxy = Proxy::start(&config_of(&members, &keys));
+    proxy.await_all_healthy();
+    let lines = |base: &str, cookie: Option<&str>| -> (Vec<Line>, Option<String>) {
+        let field = cookie.map(|cookie| format!("Cookie: {cookie}"));
+        let fields: Vec<&str> = field.as_deref().into_iter().collect();
+        let mut set = None;
+        let lines = (0..20).map(|n| {
+            let path = format!("{base}/{n}");
+            let reply = proxy.request("GET", &path, &fields, "");
+            let line = proxy.access(&path);
+            if line.tried() == [first.address()] || cookie.is_some() {
+                set = reply.field("set-cookie").and_then(|set| set.split(';').next()).map(str::to_owned).or(set.take());
+            }
+            line
+        });
+        (lines.collect(), set)
+    };
+    let (strangers, cookie) = lines("/strangers", None);
+    assert_eq!([&first, &second].map(|origin| count(&strangers, origin)), [2, 18]);
+    let cookie = cookie.expect("a client of the lighter one");
+    let (bound, again) = lines("/bound", Some(&cookie));
+    assert_eq!((count(&bound, &first), again), (20, None));
+    first.when(When::probe(), fail());
+    proxy.await_standing(&first, "ejected");
+    let (moved, next) = lines("/moved", Some(&cookie));
+    assert_eq!(count(&moved, &second), 20);
+    // The tier below binds too, and hands its clients back as it does all others.
+    second.when(When::probe(), fail());
+    proxy.await_mode("failover");
+    let (below, down) = lines("/below", next.as_deref());
+    assert_eq!(count(&below, &standby), 20);
+    second.when(When::probe(), pass());
+    proxy.await_standing(&standby, "standby");
+    assert_eq!(count(&lines("/above", down.as_deref()).0, &second), 20);
+}

@@ -57,6 +57,7 @@ mod room_cases;
 mod rows;
 mod share_cases;
 mod source_cases;
+mod sticky_cases;
 mod stream_cases;
 mod tls_cases;
 mod tunnel_cases;

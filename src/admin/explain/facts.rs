@@ -9,8 +9,8 @@ use super::why::Chance;
 use crate::balance::Policy;
 use crate::control::Control;
 use crate::health::{self, Admin, MemberId, PoolHealth, Sample, Standing, Verdict, Window};
-use crate::pool::{self, Member, Shadow};
-use crate::proxy::{CompositeView, Led};
+use crate::pool::{self, Binding, Choice, Foreseen, Member, Shadow};
+use crate::proxy::{Claim, CompositeView, Led};
 
 /// What the heart knows of a pool's members.
 #[derive(Debug)]
@@ -143,6 +143,39 @@ pub fn policy(policy: &Policy) -> &'static str {
 /// The words of `policy`.
 pub fn policies() -> ObjectBuilder {
     one_of(["round_robin", "least_requests", "random", "fastest", "peak_ewma", "consistent_hash"])
+}
+
+/// The place of the member that the request's cookie names.
+pub fn named(led: &Led) -> Option<usize> {
+    let id = led.claim.member()?;
+    led.outlook.roster.members().iter().position(|member| member.id() == id)
+}
+
+/// What becomes of the request's cookie.
+pub fn bond(led: &Led) -> &'static str {
+    match led.claim {
+        Claim::None => Binding::New.as_str(),
+        Claim::Invalid => Binding::Invalid.as_str(),
+        Claim::Expired => Binding::Expired.as_str(),
+        Claim::Removed => Binding::Removed.as_str(),
+        Claim::Bound { .. } => match led.outlook.foreseen {
+            Foreseen::Member(_, Choice::ByCookie) => BOUND,
+            _ if led.outlook.bond_holds => FULL,
+            _ => Binding::Out.as_str(),
+        },
+    }
+}
+
+/// It leads to its member.
+pub const BOUND: &str = "bound";
+/// Its member has no room.
+pub const FULL: &str = "full";
+
+/// The words of `state` of a cookie.
+pub fn bonds() -> ObjectBuilder {
+    let set = [Binding::New, Binding::Invalid, Binding::Expired, Binding::Removed, Binding::Out].map(Binding::as_str);
+    let [new, invalid, expired, removed, out] = set;
+    one_of([BOUND, FULL, new, invalid, expired, removed, out])
 }
 
 /// The words of `chance`.

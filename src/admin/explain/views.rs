@@ -46,8 +46,25 @@ pub struct Explanation {
     pools: Vec<RankedPool>,
     /// The pool that would serve it; null as above.
     pool: Option<PoolFacts>,
+    /// What the request's cookie says, where the pool binds clients; null elsewhere.
+    sticky: Option<StickyView>,
     /// All of that pool's members.
     members: Vec<MemberWhy>,
+}
+
+/// A cookie that binds a client to a member, and what becomes of it.
+#[derive(Debug, Serialize, ToSchema)]
+struct StickyView {
+    /// The cookie's name.
+    cookie: String,
+    /// `bound`: it leads to its member. `full`: that one is full, and another lends a hand. For any other word the answer sets a new
+    /// one: `new`, `invalid`, `expired`, `removed`, `out`.
+    #[schema(schema_with = facts::bonds)]
+    state: &'static str,
+    /// The address of its member; null where it names none that is in the pool.
+    member: Option<String>,
+    /// Why, for people.
+    because: String,
 }
 
 /// A request, as it would be read.
@@ -245,6 +262,7 @@ impl Explanation {
             route: route.map(|route| RouteMatch::new(route, &fate.host)),
             pools: led.zip(route).map_or_else(Vec::new, |(led, route)| pools(control, snapshot, led, route)),
             pool: led.map(PoolFacts::new),
+            sticky: led.and_then(StickyView::new),
             members,
         }
     }
@@ -325,6 +343,15 @@ impl PoolFacts {
     }
 }
 
+impl StickyView {
+    fn new(led: &Led) -> Option<StickyView> {
+        let sticky = led.served.config.sticky.as_ref()?;
+        let named = facts::named(led).map(|index| led.outlook.roster.members()[index].label().to_string());
+        let cookie = sticky.cookie.clone();
+        Some(StickyView { cookie, state: facts::bond(led), member: named, because: why::sticky(led) })
+    }
+}
+
 fn pools(control: &Control, snapshot: &Snapshot, led: &Led, route: &Route) -> Vec<RankedPool> {
     let Some(way) = snapshot.ways.get(led.place) else { return Vec::new() };
     let standing = RouteStanding::of(route, way, control.switchboard().composites());
@@ -344,8 +371,9 @@ fn pools(control: &Control, snapshot: &Snapshot, led: &Led, route: &Route) -> Ve
 fn members(led: &Led, facts: &Facts, end: &End) -> Vec<MemberWhy> {
     let roster = &led.outlook.roster;
     let chance = |index: usize| match (&led.outlook.foreseen, led.outlook.prospects[index]) {
-        (_, None) => Chance::Out,
+        // Also one that is drained, for those who are bound to it.
         (Foreseen::Member(picked, _), _) if *picked == index && *end == End::Member => Chance::Picked,
+        (_, None) => Chance::Out,
         (Foreseen::OneOf(some), _) if some.contains(&index) && *end == End::Member => Chance::Possible,
         _ => Chance::NotNow,
     };
@@ -369,13 +397,14 @@ fn members(led: &Led, facts: &Facts, end: &End) -> Vec<MemberWhy> {
             max_in_flight: facts::room(live),
             latency_ms: live.latency().map(millis),
             peak_ms: live.form(clock::monotonic()).and_then(|form| form.peak()).map(millis),
-            reason: prospect.map(|_| proxy::reason(led, index).as_str()),
+            reason: (chance != Chance::Out).then(|| proxy::reason(led, index).as_str()),
         }
     };
     let mut members: Vec<MemberWhy> = (0..roster.members().len()).map(member).collect();
     if roster.mode() == Mode::Down {
-        // Nobody is asked for.
-        members.iter_mut().for_each(|member| member.reason = None);
+        // Nobody is asked for, but who is drained by those bound to it.
+        let others = members.iter_mut().filter(|member| member.chance != Chance::Picked.as_str());
+        others.for_each(|member| member.reason = None);
     }
     members
 }

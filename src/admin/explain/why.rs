@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-use super::facts::{Facts, Known, Would, room};
+use super::facts::{self, Facts, Known, Would, room};
 use crate::admin::views::time_of;
 use crate::balance::{Memory, Policy};
 use crate::clock;
 use crate::config::Listener;
 use crate::health::failover::Ability;
 use crate::health::{Admin, Mode, Outcome, Picture, Standing};
-use crate::pool::{Foreseen, Member};
-use crate::proxy::{End, Fate, Led};
+use crate::pool::{Choice, Foreseen, Member};
+use crate::proxy::{Claim, End, Fate, Led};
 use crate::route::{Host, Route};
 use crate::snapshot::Snapshot;
 use crate::telemetry::Why;
@@ -97,6 +97,26 @@ pub fn pool(led: &Led) -> String {
         (Policy::ConsistentHash { .. }, None) => "it has no hash key, so a draw says who".to_owned(),
     };
     format!("{serves}; {shares}")
+}
+
+/// What becomes of the request's cookie.
+pub fn sticky(led: &Led) -> String {
+    let ttl = led.served.config.sticky.as_ref().map_or(Duration::ZERO, |sticky| sticky.ttl);
+    let named = facts::named(led).map_or("", |index| led.outlook.roster.members()[index].label());
+    let then = "the answer sets one for whoever gives it";
+    match (led.claim, facts::bond(led)) {
+        (Claim::None, _) => format!("it has no such cookie; {then}"),
+        (Claim::Invalid, _) => {
+            format!("the cookie is none of ours: changed, of another pool, or signed with another secret; {then}")
+        }
+        (Claim::Expired, _) => format!("the cookie is older than {} s (`ttl`); {then}", ttl.as_secs()),
+        (Claim::Removed, _) => format!("the member that the cookie names is no longer in the pool; {then}"),
+        (Claim::Bound { .. }, facts::BOUND) => format!("the cookie leads to {named}"),
+        (Claim::Bound { .. }, facts::FULL) => {
+            format!("the cookie leads to {named}, which has no room; it stays as it is")
+        }
+        (Claim::Bound { .. }, _) => format!("the cookie names {named}, which may not serve; {then}"),
+    }
 }
 
 /// Why the proxy answers itself.
@@ -222,6 +242,12 @@ fn draining(known: &Known, live: &Member) -> String {
 
 fn picked(led: &Led, live: &Member) -> String {
     let roster = &led.outlook.roster;
+    if let Foreseen::Member(index, Choice::ByCookie) = led.outlook.foreseen {
+        return match roster.standing(index) {
+            Standing::Draining => "the cookie leads to it; it is drained, and keeps those it has".to_owned(),
+            _ => "the cookie leads to it".to_owned(),
+        };
+    }
     let candidates = led.outlook.prospects.iter().flatten();
     match candidates.clone().filter(|prospect| prospect.has_room).count() {
         _ if candidates.count() == 1 => return "the only one who may be picked".to_owned(),
@@ -247,6 +273,9 @@ fn not_now(led: &Led, index: usize) -> String {
     }
     if matches!(led.outlook.foreseen, Foreseen::Full) {
         return "the pool is full, or others wait in its queue".to_owned();
+    }
+    if matches!(led.outlook.foreseen, Foreseen::Member(_, Choice::ByCookie)) {
+        return "the cookie leads to another one".to_owned();
     }
     let is_slow = prospect.and_then(|prospect| prospect.share).is_some_and(|share| share == 0.0);
     match &led.served.config.balance {

@@ -13,6 +13,8 @@ use crate::snapshot::Served;
 pub struct PoolFacts {
     /// The pool, for whatever is read without its lock.
     pub live: Arc<Pool>,
+    /// It binds clients to members.
+    pub is_sticky: bool,
     /// Mode and counts.
     pub headline: Headline,
     /// As a whole, by its aggregate.
@@ -77,7 +79,19 @@ impl PoolFacts {
             (headline, picture.state, picture.ejectable, picture.ejected, observed, members.collect::<Vec<_>>())
         });
         tell_apart(&mut members);
-        PoolFacts { live, headline, state, ejectable, ejected, observed, troubled, troubled_sources, members }
+        let is_sticky = served.config.sticky.is_some();
+        PoolFacts {
+            live,
+            is_sticky,
+            headline,
+            state,
+            ejectable,
+            ejected,
+            observed,
+            troubled,
+            troubled_sources,
+            members,
+        }
     }
 
     /// Its name.

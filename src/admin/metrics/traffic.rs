@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::count;
 use super::facts::{PoolFacts, all};
+use crate::pool::Binding;
 use crate::snapshot::{Snapshot, Way};
 use crate::telemetry::AttemptResult;
 use crate::telemetry::metrics::{self, Codes, Page, Series, listeners};
@@ -45,6 +46,13 @@ pub fn attempts(page: &mut Page, pools: &[PoolFacts]) {
     });
     page.family(&metrics::CONNECT_DURATION, |series| {
         pools.iter().for_each(|pool| series.add_times(&[pool.name()], &pool.live.tally().dials));
+    });
+    page.family(&metrics::STICKY_COOKIES, |series| {
+        for pool in pools.iter().filter(|pool| pool.is_sticky) {
+            for why in Binding::ALL {
+                series.add(&[pool.name(), why.as_str()], count(pool.live.tally().bindings(why)));
+            }
+        }
     });
     page.family(&metrics::RETRIES, |series| {
         for pool in pools {

@@ -351,6 +351,10 @@ fn scenario(file: &str, keys: &ScenarioKeys, config: &Config, at: At<'_>, proble
         read.problems.error(at, format!("in a scenario no {source}; write the members of \"{name}\" themselves"));
     }
     reserve_named(config, &mut read);
+    for (name, _) in config.pools.iter().filter(|(_, pool)| pool.sticky.is_some()) {
+        let place = read.at.key("pools").key(name).key("sticky").name();
+        read.problems.error_at(place, "in a scenario no client keeps a cookie, so nobody is bound; remove `sticky`");
+    }
     let traffic = traffic(keys, config, duration, &mut read);
     let story = story::story(keys.story.as_deref().unwrap_or_default(), config, duration, latency, &mut read);
     Scenario {

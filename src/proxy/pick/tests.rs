@@ -15,7 +15,7 @@ use crate::pool::{Limits, Plan};
 
 const LONG: Duration = Duration::from_secs(30);
 const WISH: Wish<'static> =
-    Wish { avoided: &[], key: None, limit: None, queued: Duration::ZERO, when_full: WhenFull::Queue };
+    Wish { avoided: &[], key: None, bound_to: None, limit: None, queued: Duration::ZERO, when_full: WhenFull::Queue };
 
 /// One member for each of these limits on its requests, healthy from the start.
 fn plan(in_flight: &[u32], queue: Option<Queue>) -> Plan {

@@ -82,6 +82,12 @@ pub const RETRIES: Metric = counter(
     "Attempts that followed another of the same request, by how that one had ended.",
 );
 
+pub const STICKY_COOKIES: Metric = counter(
+    "pulsegate_sticky_cookies_total",
+    &["pool", "reason"],
+    "Cookies set that bind a client to a member, by why; of pools with `sticky`.",
+);
+
 pub const CONNECTIONS: Metric = gauge(
     "pulsegate_connections",
     &["listener", "state"],
@@ -468,6 +474,7 @@ pub const ALL: &[Metric] = &[
     ATTEMPTS,
     CONNECT_DURATION,
     RETRIES,
+    STICKY_COOKIES,
     CONNECTIONS,
     CONNECTIONS_ACCEPTED,
     CONNECTIONS_REFUSED,
