@@ -68,6 +68,33 @@ fn sum(run: &Run) -> Totals {
 }
 
 #[test]
+fn rules_that_are_tried_are_told_and_nothing_goes_by_them() {
+    let text = fs::read_to_string(root().join("examples/scenarios/trial.yaml")).expect("the example");
+    let without: String =
+        text.lines().filter(|line| !line.contains("observe:")).map(|line| format!("{line}\n")).collect();
+    let (tried, plain) = (simulate::run(&read(&text)), simulate::run(&read(&without)));
+    let (tried, plain) = (&tried[0], &plain[0]);
+    let observed = tried.timeline.iter().filter(|entry| entry.event.observed);
+    let told: Vec<&str> = observed.map(|entry| entry.event.message.as_str()).collect();
+    assert!(told.iter().all(|words| words.starts_with("observed (max_latency): ")), "{told:#?}");
+    let ejects = |words: &&&str| words.contains("10.0.0.4:80 of web is unhealthy") && words.contains("; ejected");
+    assert!(told.iter().any(|words| words.contains("fallback: nobody is healthy")), "{told:#?}");
+    assert!(told.iter().filter(ejects).count() >= 1, "{told:#?}");
+    assert_eq!(tried.timeline.len() - told.len(), plain.timeline.len());
+    for (tried, plain) in tried.pools.iter().zip(&plain.pools) {
+        assert_eq!((&tried.modes, sum_of(tried)), (&plain.modes, sum_of(plain)));
+        let standings = |run: &simulate::PoolRun| run.members.iter().map(|m| m.standings.clone()).collect::<Vec<_>>();
+        assert_eq!(standings(tried), standings(plain));
+    }
+}
+
+/// What requests and probes came to.
+fn sum_of(pool: &simulate::PoolRun) -> [u64; 6] {
+    let Totals { requests, failed, probes, ejections, fallbacks, failovers, .. } = pool.totals;
+    [requests, failed, probes, ejections, fallbacks, failovers]
+}
+
+#[test]
 fn the_examples_go_as_they_went() {
     let mut differing = String::new();
     let examples = files("examples/scenarios");
