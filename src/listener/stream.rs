@@ -338,7 +338,8 @@ impl AsyncWrite for Conduit {
             this.linger_until.get_or_insert_with(|| clock::monotonic() + LINGER);
             return Poll::Ready(Ok(buf.len()));
         }
-        if this.out.len() + buf.len() <= WRITE_BUFFER {
+        // Not the rest of a write that is done in part: it would be done then, and while it waits the log could not tell the part.
+        if this.rest == 0 && this.out.len() + buf.len() <= WRITE_BUFFER {
             this.out.extend_from_slice(buf);
             this.passed_down(buf);
             this.wrote(buf.len(), buf.len());
