@@ -1,6 +1,6 @@
 //! The only reading of a clock, so that everything else can take time as an argument.
 //!
-//! Monotonic time is a `Duration` since the process first asked: small, ordered, and what the heart counts in. Wall
+//! Monotonic time is a `Duration`: ordered, and what the heart counts in. Wall
 //! time is for people and is derived from it, so that a clock set back never makes a log line run backwards by itself.
 
 use std::sync::OnceLock;
@@ -8,10 +8,13 @@ use std::time::{Duration, Instant, SystemTime};
 
 static ORIGIN: OnceLock<Instant> = OnceLock::new();
 
-/// Time since the process began to count; never goes back, and stops for nothing.
+/// What the count begins with, so that what was before the process can be told too.
+const BEGINNING: Duration = Duration::from_secs(400 * 86_400);
+
+/// Time, counted from somewhere before the process began; never goes back, and stops for nothing.
 #[expect(clippy::disallowed_methods, reason = "the one place that reads the monotonic clock")]
 pub fn monotonic() -> Duration {
-    ORIGIN.get_or_init(Instant::now).elapsed()
+    BEGINNING + ORIGIN.get_or_init(Instant::now).elapsed()
 }
 
 /// The last second that RFC 3339 can write, 9999-12-31T23:59:59Z.

@@ -7,7 +7,7 @@
 //! - live: [`pool`] (a pool while it runs), [`composite`] (what several add up to), [`snapshot`] (one generation), [`telemetry`] (what it says of itself)
 //! - edges: [`listener`] (clients), [`proxy`] (a request's way), [`probe`] (asking members), [`tls`] (what
 //!   these two share of TLS), [`disk`] (files that may keep
-//!   us waiting), [`watch`] (files that change), [`state_dir`] (files of our own), [`discovery`] (names),
+//!   us waiting), [`watch`] (files that change), [`state_dir`] (files of our own), [`carry`] (what is known of members, from one process to the next), [`discovery`] (names),
 //!   [`diagnostics`] (what failing probes saw), [`webhook`] (others who are told), [`remediate`] (who replaces members),
 //!   [`alert`] (who is told that something is wrong),
 //!   [`control`] (what operators may do), [`admin`] (how they ask), [`reload`] (another configuration),
@@ -19,6 +19,7 @@
 pub mod admin;
 pub mod alert;
 pub mod balance;
+pub mod carry;
 pub mod cli;
 pub mod clock;
 pub mod composite;

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::{Hash, Hasher};
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,6 +13,7 @@ use ipnet::IpNet;
 use super::access_log::AccessLog;
 use super::alert::Alert;
 use super::diagnostics::Diagnostics;
+use super::lasting::Lasting;
 use super::proof::{Proof, Secret};
 use super::sticky::Sticky;
 use crate::balance::Policy;
@@ -490,7 +491,7 @@ impl Probe {
     /// a process, over all reloads; not to be kept on disk.
     pub fn fingerprint(&self) -> u64 {
         let Probe { kind, port, reuse, bind, auth, interval: _, fast_interval: _, timeout: _, idle: _ } = self;
-        let mut hasher = DefaultHasher::new();
+        let mut hasher = Lasting::default();
         (kind, port, reuse, bind, auth).hash(&mut hasher);
         hasher.finish()
     }

@@ -28,6 +28,7 @@ pub use reloads::{End, Reloads, Status};
 pub use update::{Few, keep_up};
 
 use crate::alert::Alerter;
+use crate::carry::Carrier;
 use crate::clock;
 use crate::composite::Composites;
 use crate::config::{Config, Passive, Probe, Problem};
@@ -103,6 +104,8 @@ pub struct Parts {
     pub remediator: Arc<Remediator>,
     /// Who tells others what is wrong.
     pub alerter: Arc<Alerter>,
+    /// Who writes down what is known of members; `None`: there is no `state_dir`.
+    pub carrier: Option<Arc<Carrier>>,
     /// What the limit on descriptors leaves to probes.
     pub allowance: Allowance,
 }
@@ -127,6 +130,7 @@ pub struct Control {
     reloads: Reloads,
     remediator: Arc<Remediator>,
     alerter: Arc<Alerter>,
+    carrier: Option<Arc<Carrier>>,
 }
 
 /// What the prober and the errands follow. Who makes them follow holds it from the look at the present generation to the
@@ -159,6 +163,7 @@ impl Control {
             reloads,
             remediator,
             alerter,
+            carrier,
             allowance,
         } = parts;
         let prober = Arc::new(Prober::start(snapshot.load().config.max_concurrent_probes, allowance)?);
@@ -182,6 +187,7 @@ impl Control {
             reloads,
             remediator,
             alerter,
+            carrier,
         };
         let (mut following, nobody) = (control.following(), Found::default());
         let pools = control.snapshot();
@@ -303,6 +309,11 @@ impl Control {
     /// Who tells others what is wrong.
     pub fn alerter(&self) -> &Arc<Alerter> {
         &self.alerter
+    }
+
+    /// Who writes down what is known of members; `None`: there is no `state_dir`.
+    pub fn carrier(&self) -> Option<&Carrier> {
+        self.carrier.as_deref()
     }
 
     /// Who asks for members.

@@ -42,6 +42,16 @@ impl History {
         self.shown = self.shown.min(span);
     }
 
+    /// As it was left.
+    pub(super) fn resumed(bits: u64, shown: u32, streak: i64) -> History {
+        History { bits, shown: shown.min(64), streak }
+    }
+
+    /// The last results, the newest in bit 0, and how many of them are shown.
+    pub(super) fn places(self) -> (u64, u32) {
+        (self.bits, self.shown)
+    }
+
     /// Passes (positive) or fails (negative) in a row.
     pub(super) fn streak(self) -> i64 {
         self.streak

@@ -3,6 +3,7 @@
 //! The evidence lives inside the state it counts towards leaving, and the verdict is read off it, so that the two
 //! cannot disagree. Not here: why a probe failed, when it did, and who is told (`member`).
 
+use super::carry::Held;
 use super::{Initial, Judge, Verdict};
 
 /// A conclusive result, as a judge counts it.
@@ -52,6 +53,33 @@ impl Judgement {
             Initial::Unhealthy => Verdict::Unhealthy,
         };
         Judgement { newcomer: initial == Initial::Probe, bench: Bench::seated(judge, verdict) }
+    }
+
+    /// As it was left.
+    pub(super) fn resumed(held: &Held) -> Judgement {
+        let Held { judge, newcomer, verdict, against, places } = *held;
+        let bench = match judge {
+            Judge::Consecutive { failures, passes } => {
+                let run = match verdict {
+                    Verdict::Unknown => Run::Unknown { fails: against },
+                    Verdict::Healthy => Run::Healthy { fails: against },
+                    Verdict::Unhealthy => Run::Unhealthy { passes: against },
+                };
+                Bench::Consecutive { failures, passes, run }
+            }
+            Judge::Window { size, required } => Bench::Window { size, required, places: places & every_place(size) },
+        };
+        Judgement { newcomer, bench }
+    }
+
+    /// All that it holds.
+    pub(super) fn held(&self) -> Held {
+        let (against, places) = match self.bench {
+            Bench::Consecutive { run: Run::Unknown { fails } | Run::Healthy { fails }, .. } => (fails, 0),
+            Bench::Consecutive { run: Run::Unhealthy { passes }, .. } => (passes, 0),
+            Bench::Window { places, .. } => (0, places),
+        };
+        Held { judge: self.judge(), newcomer: self.newcomer, verdict: self.verdict(), against, places }
     }
 
     pub(super) fn verdict(&self) -> Verdict {

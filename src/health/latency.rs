@@ -42,6 +42,17 @@ impl Totals {
         *self = Totals::default();
     }
 
+    /// As it was left.
+    pub(super) fn resumed(totals: Vec<Duration>) -> Totals {
+        let median = if totals.is_empty() { None } else { lower_median(&totals) };
+        Totals { last: totals.into(), median }
+    }
+
+    /// All of them, oldest first.
+    pub(super) fn all(&self) -> Vec<Duration> {
+        self.last.iter().copied().collect()
+    }
+
     /// The lower middle one.
     pub(super) fn median(&self) -> Option<Duration> {
         self.median

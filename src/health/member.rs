@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use super::carry::{Carried, Evidence};
 use super::history::History;
 use super::judge::{Judgement, Mark};
 use super::latency::Totals;
@@ -77,6 +78,50 @@ impl Member {
             turn: Turn::default(),
             out: false,
         }
+    }
+
+    /// One that the process before knew, as its file had it; what is too old to be believed is not there.
+    pub(super) fn resumed(id: MemberId, now: Duration, rules: &Rules, carried: Carried) -> Member {
+        let Carried { key, source, roll, fingerprint, written, admin, admin_since, draining_since, evidence } = carried;
+        // The rest is the configuration's to say, which comes next.
+        let spec = Spec { key, weight: 1, split: 1, tier: 0, admin: written, source, roll, fingerprint };
+        let fresh = Member { admin, admin_since, draining_since, ..Member::new(id, now, rules, spec) };
+        let Some(evidence) = evidence else { return fresh };
+        Member {
+            judgement: Judgement::resumed(&evidence.held),
+            proven: evidence.proven,
+            unverified: evidence.unverified,
+            history: History::resumed(evidence.bits, evidence.shown, evidence.streak),
+            totals: Totals::resumed(evidence.totals),
+            since: evidence.since,
+            cause: evidence.cause,
+            last_fail: evidence.last_fail,
+            last_sample: Some((evidence.last_sample, evidence.sampled_at)),
+            out: evidence.out,
+            // How long it has failed begins anew: nobody is replaced by what another process has seen.
+            ..fresh
+        }
+    }
+
+    /// What its probes have shown; `None` before the first conclusive sample.
+    pub(super) fn evidence(&self) -> Option<Evidence> {
+        let (last_sample, sampled_at) = self.last_sample.clone()?;
+        let (bits, shown) = self.history.places();
+        Some(Evidence {
+            held: self.judgement.held(),
+            proven: self.proven,
+            unverified: self.unverified,
+            bits,
+            shown,
+            streak: self.streak(),
+            totals: self.totals.all(),
+            since: self.since,
+            cause: self.cause,
+            last_fail: self.last_fail,
+            last_sample,
+            sampled_at,
+            out: self.out,
+        })
     }
 
     /// Its identity.

@@ -8,6 +8,7 @@
 
 mod aggregate;
 mod cap;
+mod carry;
 mod composite;
 mod departed;
 mod drain;
@@ -35,6 +36,7 @@ mod properties;
 mod trial;
 
 pub use aggregate::{Aggregate, Census, State};
+pub use carry::{Carried, Evidence, Held};
 pub use composite::{Source, combine, states};
 pub use history::Window;
 pub use member::Member;

@@ -130,9 +130,15 @@ impl PoolHealth {
         self.index.get(&id).copied()
     }
 
-    pub(super) fn newcomer(&mut self, now: Duration, spec: Spec) -> Member {
+    /// An id that nobody has had.
+    pub(super) fn next_id(&mut self) -> MemberId {
         let id = MemberId(self.next_id);
         self.next_id += 1;
+        id
+    }
+
+    pub(super) fn newcomer(&mut self, now: Duration, spec: Spec) -> Member {
+        let id = self.next_id();
         Member::new(id, now, &self.rules, spec)
     }
 

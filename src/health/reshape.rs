@@ -68,7 +68,7 @@ impl PoolHealth {
 
     /// Those of `gone` whose name or file is still in the pool: it is the resolver, or who writes the file, that took them
     /// away.
-    fn lost_by_their_sources(&self, mut gone: Vec<Member>) -> Vec<Member> {
+    pub(super) fn lost_by_their_sources(&self, mut gone: Vec<Member>) -> Vec<Member> {
         let sources = self.members.iter().filter_map(|member| member.spec().source.as_ref());
         let sources: HashSet<&Arc<str>> = if gone.is_empty() { HashSet::new() } else { sources.collect() };
         gone.retain(|member| {
@@ -87,7 +87,7 @@ impl PoolHealth {
 
 impl Member {
     /// What a reload means for one member that stays.
-    fn reload(&mut self, now: Duration, rules: &Rules, spec: Spec) {
+    pub(super) fn reload(&mut self, now: Duration, rules: &Rules, spec: Spec) {
         let file_says = (spec.admin != self.spec.admin).then_some(spec.admin);
         let has_other_probe = spec.fingerprint != self.spec.fingerprint;
         self.spec = spec;

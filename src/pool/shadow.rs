@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::config::Observed;
-use crate::health::{Change, PoolHealth, Spec, State};
+use crate::health::{Carried, Change, PoolHealth, Spec, State};
 
 /// The second heart of a pool that tries something.
 #[derive(Debug)]
@@ -50,6 +50,11 @@ impl Shadow {
     /// The rules that are tried, as they are written.
     pub fn keys(&self) -> &[&'static str] {
         &self.tried.keys
+    }
+
+    /// At the start: what the process before knew, which the real one is told too.
+    pub(super) fn resume(&mut self, now: Duration, carried: Vec<Carried>) {
+        self.health.resume(now, carried);
     }
 
     /// A reload: what is tried is another maybe, and so are the members.

@@ -20,7 +20,7 @@ use super::shadow::Would;
 use super::{Audience, Budget, Member, Pool, PoolTally, Roster, Shadow, Usage};
 use crate::balance::{Policy, Rings, Seat};
 use crate::config::Observed;
-use crate::health::{self, Change, MemberId, Mode, PoolHealth, Rules, Spec, Standing};
+use crate::health::{self, Carried, Change, MemberId, Mode, PoolHealth, Rules, Spec, Standing};
 use crate::telemetry::Moves;
 
 /// What a configuration wants of a pool.
@@ -98,6 +98,25 @@ impl Pool {
             calls: Calls::default(),
             audience,
         }
+    }
+
+    /// Takes over what the process before knew, before anything is served, and says of how many members.
+    pub fn resume(&self, now: Duration, carried: Vec<Carried>) -> usize {
+        let mut board = self.board();
+        if let Some(shadow) = &mut board.shadow {
+            shadow.resume(now, carried.clone());
+        }
+        let was = board.health.picture().mode;
+        let taken = board.health.resume(now, carried);
+        let is = board.health.picture().mode;
+        for (index, live) in board.members.iter().enumerate() {
+            live.learn(board.shown(index));
+        }
+        self.show(&mut board, now);
+        if was != is && [was, is].contains(&Mode::Down) {
+            self.audience.events.announce(&self.name, &board.health, &[Change::Mode { from: was, to: is }]);
+        }
+        taken
     }
 
     /// A reload: other rules and members; what is known of those that stay is kept.

@@ -4,7 +4,7 @@
 //! gives a [`Sample`]. The whole of it stands under one timeout that starts at the dial, so waiting for anything of our
 //! own never makes a member late.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::{Hash, Hasher};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use super::session::{Kept, Sender, Session};
 use super::tape::Tape;
 use super::way::{Request, Version, Way};
 use super::{grpc, http, tcp};
-use crate::config::{Probe, ProbeKind, without_secrets};
+use crate::config::{Lasting, Probe, ProbeKind, without_secrets};
 use crate::health::{Outcome, Phases, Sample};
 use crate::tls::{Files, TlsError};
 
@@ -141,7 +141,7 @@ impl Question {
 }
 
 fn together(seals: [Option<u64>; 2]) -> u64 {
-    let mut hasher = DefaultHasher::new();
+    let mut hasher = Lasting::default();
     seals.hash(&mut hasher);
     hasher.finish()
 }

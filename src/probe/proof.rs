@@ -3,7 +3,7 @@
 //! The value is base64(SHA-256(secret)), and as good as the secret to whoever sees it: it is marked as sensitive, and
 //! `mask` covers it wherever an exchange is shown.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::{Hash, Hasher};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -11,7 +11,7 @@ use http::{HeaderName, HeaderValue};
 use ring::digest::{SHA256, digest};
 
 use super::CheckError;
-use crate::config::{self, Secret};
+use crate::config::{self, Lasting, Secret};
 use crate::tls::Files;
 
 /// Longer secrets are a mistake: somebody has named another file.
@@ -51,7 +51,7 @@ impl Proof {
 
     /// Another one where the secret is.
     pub(super) fn seal(&self) -> u64 {
-        let mut hasher = DefaultHasher::new();
+        let mut hasher = Lasting::default();
         self.value.as_bytes().hash(&mut hasher);
         hasher.finish()
     }

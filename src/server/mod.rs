@@ -16,6 +16,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
 use crate::alert::Alerter;
+use crate::carry::{self, Carrier};
 use crate::composite::Composites;
 use crate::config::{Limits, Listener, Loaded};
 use crate::control::{self, Control, Floor, Parts, Prepared, Reloads, SetupError};
@@ -120,8 +121,12 @@ async fn serve(
     let Prepared { found, outfits, .. } = &prepared;
     let now = clock::monotonic();
     let first = Snapshot::next(None, now, config.clone(), found, outfits, &audience);
+    if let Some(dir) = &state {
+        carry::resume(&first, carry::left(dir, &config));
+    }
     first.look_again(now, &composites);
     let snapshot = Arc::new(ArcSwap::from_pointee(first));
+    let carrier = state.clone().map(|dir| Carrier::new(dir, snapshot.clone(), audience.events.clone()));
     let remediator = Remediator::new(snapshot.clone(), audience.events.clone(), Store::new(state));
     let alerter = Alerter::new(snapshot.clone(), composites.clone(), audience.events.clone());
     let (ending, is_ending) = watch::channel(false);
@@ -158,6 +163,7 @@ async fn serve(
         reloads: Reloads::new(clock::monotonic(), digest),
         remediator: remediator.clone(),
         alerter: alerter.clone(),
+        carrier: carrier.clone(),
         allowance,
     })?);
     let reloader = Arc::new(Reloader::new(control.clone(), floor.clone(), seen));
@@ -171,13 +177,20 @@ async fn serve(
     let following = reload::follow(&reloader);
     let replacing = remediator.follow();
     let telling = alerter.follow();
+    let carrying = carrier.as_ref().map(Carrier::follow);
     tracing::info!(target: "server", version = env!("CARGO_PKG_VERSION"), threads, descriptors, "serving");
     signals::until_the_end(ears, limit, &control, &floor, &reloader).await;
     following.abort();
     replacing.abort();
     telling.abort();
-    // At the same time: both have a moment, and no more.
-    tokio::join!(remediator.close(), alerter.close());
+    carrying.iter().for_each(tokio::task::AbortHandle::abort);
+    // At the same time: each has a moment, and no more.
+    let carried = async {
+        if let Some(carrier) = &carrier {
+            carrier.close().await;
+        }
+    };
+    tokio::join!(remediator.close(), alerter.close(), carried);
     keeping_up.abort();
     control.stop();
     floor.stop();

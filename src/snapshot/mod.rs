@@ -22,7 +22,7 @@ pub use found::{Found, Located, Source};
 pub use way::{Stop, Way};
 
 use crate::composite::{Beneath, Composites, Doors};
-use crate::config::{self, Config, authority};
+use crate::config::{self, Config, Lasting, authority};
 use crate::failover::Switch;
 use crate::health::{Admin, Key, Member, Spec};
 use crate::pool::{Audience, Limits, Plan, Pool};
@@ -304,7 +304,7 @@ fn roll(pool: &config::Pool, located: &Located) -> Option<Arc<str>> {
 /// Of the probe, of the name it asks the member by, and of what its files hold.
 fn fingerprint(pool: &config::Pool, member: &config::Member, seal: Option<u64>) -> u64 {
     let Some(probe) = &pool.probe else { return 0 };
-    let mut hasher = DefaultHasher::new();
+    let mut hasher = Lasting::default();
     (probe.fingerprint(), &member.known_as, seal).hash(&mut hasher);
     hasher.finish()
 }

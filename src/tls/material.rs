@@ -16,7 +16,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 
 use super::{TlsError, explain};
-use crate::config::{ClientCertificate, Tls, open_regular};
+use crate::config::{ClientCertificate, Lasting, Tls, open_regular};
 use crate::disk;
 
 /// A larger file is not one of ours.
@@ -105,7 +105,7 @@ impl Material {
 
     /// Of the certificates: another one when a file holds others. The key is told by its certificate.
     pub fn seal(&self) -> u64 {
-        let mut hasher = DefaultHasher::new();
+        let mut hasher = Lasting::default();
         self.authorities.as_ref().map(|all| all.iter().map(|one| one.as_ref()).collect::<Vec<_>>()).hash(&mut hasher);
         let chain = self.client.as_ref().map(|client| &client.chain);
         chain.map(|all| all.iter().map(|one| one.as_ref()).collect::<Vec<_>>()).hash(&mut hasher);

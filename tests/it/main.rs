@@ -51,6 +51,7 @@ mod reload_file_cases;
 mod reload_report_cases;
 mod remediation_cases;
 mod rescue_cases;
+mod restart_cases;
 mod retry_cases;
 mod reuse_cases;
 mod room_cases;

@@ -40,6 +40,7 @@ pub const ROOMS: &[(&str, Layer)] = &[
     ("remediate", Edges),
     ("alert", Edges),
     ("state_dir", Edges),
+    ("carry", Edges),
     ("simulate", Edges),
     ("server", Assembly),
     ("cli", Assembly),

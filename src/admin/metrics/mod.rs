@@ -98,10 +98,20 @@ fn page(control: &Control) -> String {
     members::verdicts(&mut page, &pools);
     members::probes(&mut page, &pools, now);
     observed::observed(&mut page, &pools, control.events().counters());
+    state(&mut page, control, now);
     prober(&mut page, control);
     itself(&mut page, control);
     process::process(&mut page);
     page.into_text()
+}
+
+/// Of what the next process will know.
+fn state(page: &mut Page, control: &Control, now: Duration) {
+    let Some(carrier) = control.carrier() else { return };
+    if let Some(age) = carrier.age(now) {
+        page.single(&metrics::STATE_AGE, age.as_secs_f64());
+    }
+    page.single(&metrics::STATE_FAILURES, count(carrier.failures()));
 }
 
 fn prober(page: &mut Page, control: &Control) {

@@ -307,6 +307,18 @@ pub const ALERTS_OPEN: Metric =
 pub const ALERTS_WAITING: Metric =
     gauge("pulsegate_alerts_waiting", &["alert"], "What each alert has still to send, what is being tried included.");
 
+pub const STATE_AGE: Metric = gauge(
+    "pulsegate_state_age_seconds",
+    &[],
+    "How long ago it was written down what is known of members, where there is a state_dir.",
+);
+
+pub const STATE_FAILURES: Metric = counter(
+    "pulsegate_state_write_failures_total",
+    &[],
+    "How often it could not be written down what is known of members, where there is a state_dir.",
+);
+
 pub const PROBES: Metric = counter(
     "pulsegate_probe_total",
     &["pool", "member", "result", "reason"],
@@ -532,6 +544,8 @@ pub const ALL: &[Metric] = &[
     ALERTS,
     ALERTS_OPEN,
     ALERTS_WAITING,
+    STATE_AGE,
+    STATE_FAILURES,
     PROBES,
     PROBE_DURATION,
     PROBE_AGE,
