@@ -176,6 +176,7 @@ pub fn member(led: &Led, facts: &Facts, index: usize, chance: Chance) -> String 
     };
     let why = match standing {
         Standing::Kept => format!("{why}; kept: {}; {}", evidence(known), cap(roster.picture())),
+        Standing::Fallback => format!("{why}; {}", evidence(known)),
         _ => why,
     };
     with_would(why, facts, live)
