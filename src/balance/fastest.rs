@@ -116,6 +116,23 @@ mod tests {
         assert_eq!(sequence, [0, 0, 2, 0, 3, 0, 0]);
     }
 
+    /// Two equals whose latencies move to and fro within the sensitivity: whatever a roster brings, turns go on.
+    #[test]
+    fn two_equals_stay_between_40_and_60_percent_of_any_stretch() {
+        let turn = AtomicUsize::new(5);
+        let mut picks = Vec::new();
+        for roster in 0..2_000_u64 {
+            let latency = |member: u64| Some(50 + crate::balance::random::again(roster * 2 + member) % 20);
+            let balancer = Balancer::new(&Policy::Fastest { sensitivity: ms(20) }, of(&[latency(0), latency(1)]));
+            let requests = 1 + crate::balance::random::again(roster) % 9;
+            picks.extend((0..requests).filter_map(|_| balancer.pick(&turn, 0, |_| 0, &[])));
+        }
+        for stretch in picks.windows(20) {
+            let of_one = stretch.iter().filter(|picked| **picked == 0).count();
+            assert!((8..=12).contains(&of_one), "{of_one} of 20");
+        }
+    }
+
     /// Example 15 of health.md §11: three of four fail in 1 ms, two are ejected, one is kept.
     #[test]
     fn a_kept_member_that_fails_fast_attracts_nothing() {

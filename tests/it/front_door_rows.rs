@@ -195,6 +195,61 @@ fn members_within_the_sensitivity_of_the_fastest_share_by_weight() {
     assert_eq!(count(&proxy.sample("/fast", 20), &fast), 20);
 }
 
+/// F5: under traffic, forty clients at once are shared by weight among the fast, and follow them; at sensitivity 0 all go to
+/// the fastest, and nobody gets an error when another one becomes that.
+#[test]
+fn traffic_is_shared_by_weight_among_the_fast_and_follows_the_fastest() {
+    let origins = [Origin::start(), Origin::start(), Origin::start()];
+    let [light, heavy, slow] = &origins;
+    let takes = |origin: &Origin, ms: u64| origin.when(When::probe(), pass().after(Duration::from_millis(ms)));
+    let config = |sensitivity: &str| {
+        let members = [light.to_string(), format!("{{ address: {heavy}, weight: 3 }}"), slow.to_string()];
+        let pace = "probe: { interval: 1s, timeout: 1s }";
+        let balance = format!("balance: {{ fastest: {{ latency_sensitivity: {sensitivity} }} }}");
+        config_of(&members, &format!("preset: front_door\n{pace}\n{balance}"))
+    };
+    let known = |proxy: &Proxy, origin: &Origin, at_least: f64| {
+        let latency = || proxy.member("web", &origin.address())["latency_ms"].as_f64();
+        eventually("its latency is known", || latency().is_some_and(|ms| (at_least..at_least + 300.0).contains(&ms)));
+    };
+    let crowd = |proxy: &Proxy| {
+        let before = origins.each_ref().map(Origin::traffic_count);
+        let mut clients: Vec<_> = (0..40).map(|_| proxy.connect()).collect();
+        for _ in 0..5 {
+            for client in &mut clients {
+                client.send("GET /crowd HTTP/1.1\r\nHost: a\r\n\r\n");
+            }
+            assert!(clients.iter_mut().all(|client| client.reply().status == 200));
+        }
+        let after = origins.each_ref().map(Origin::traffic_count);
+        [0, 1, 2].map(|index| after[index] - before[index])
+    };
+    takes(slow, 700);
+    let proxy = Proxy::start(&config("350ms"));
+    proxy.await_all_healthy();
+    known(&proxy, slow, 700.0);
+    assert_eq!(crowd(&proxy), [50, 150, 0]);
+    // The slowest of three, and the two that were fast are slow by now.
+    [light, heavy].iter().for_each(|origin| takes(origin, 700));
+    takes(slow, 0);
+    known(&proxy, light, 700.0);
+    known(&proxy, heavy, 700.0);
+    known(&proxy, slow, 0.0);
+    assert_eq!(crowd(&proxy), [0, 0, 200]);
+    drop(proxy);
+
+    takes(light, 350);
+    takes(heavy, 0);
+    takes(slow, 700);
+    let proxy = Proxy::start(&config("0s"));
+    proxy.await_all_healthy();
+    known(&proxy, light, 350.0);
+    assert_eq!(crowd(&proxy), [0, 200, 0]);
+    takes(heavy, 700);
+    known(&proxy, heavy, 700.0);
+    assert_eq!(crowd(&proxy), [200, 0, 0]);
+}
+
 /// F6: one endpoint in several pools is probed once, at the shortest interval asked for, and all those pools judge by the
 /// same samples, each with its own judge and gates.
 #[test]
