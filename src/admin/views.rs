@@ -12,7 +12,7 @@ use super::words;
 use crate::clock;
 use crate::control::Control;
 use crate::discovery::SourceState;
-use crate::health::{self, Aggregate, Census, MemberId, Outcome, PoolHealth, Standing, Verdict};
+use crate::health::{self, Aggregate, Census, MemberId, Outcome, Phases, PoolHealth, Standing, Verdict};
 use crate::pool::{self, Shadow};
 use crate::snapshot::Served;
 
@@ -183,6 +183,8 @@ pub struct MemberView {
     since: String,
     /// Median of its last right answers to probes, in milliseconds.
     latency_ms: Option<f64>,
+    /// The same by phase; null before the first.
+    phases: Option<PhasesView>,
     /// What its answers to requests took of late, in milliseconds: what `peak_ewma` goes by; null with another policy.
     peak_ms: Option<f64>,
     /// Requests that it is serving.
@@ -217,6 +219,20 @@ struct WindowView {
     size: u32,
     /// Passes that make it healthy; null with the judge `consecutive`.
     required: Option<u32>,
+}
+
+/// Medians of a member's last right answers to probes, in milliseconds; each of the answers that came to that phase, null
+/// where none did.
+#[derive(Debug, Serialize, ToSchema)]
+struct PhasesView {
+    /// Until connected; null where the connection is kept from probe to probe.
+    connect_ms: Option<f64>,
+    /// Of the handshake; as above.
+    tls_ms: Option<f64>,
+    /// Until the first byte of the answer.
+    first_byte_ms: Option<f64>,
+    /// All of it: the member's latency.
+    total_ms: f64,
 }
 
 /// What one probe taught, with its times in milliseconds, null where it did not come to that.
@@ -378,6 +394,7 @@ impl MemberView {
             streak: shown.streak(),
             since: time_of(member.since()),
             latency_ms: shown.latency().map(millis),
+            phases: shown.medians().map(PhasesView::new),
             peak_ms: live.form(clock::monotonic()).and_then(|form| form.peak()).map(millis),
             in_flight: live.in_flight(),
             tunnels: live.tunnels(),
@@ -388,6 +405,18 @@ impl MemberView {
             next_probe_at: next.map(time_of),
             last_probe: shown.last_probe().map(|(sample, at)| ProbeView::new(sample, at)),
             observed: shadow.and_then(|shadow| ObservedMemberView::new(shadow, index)),
+        }
+    }
+}
+
+impl PhasesView {
+    fn new(medians: Phases) -> PhasesView {
+        let Phases { connect, tls, first_byte, total } = medians;
+        PhasesView {
+            connect_ms: connect.map(millis),
+            tls_ms: tls.map(millis),
+            first_byte_ms: first_byte.map(millis),
+            total_ms: millis(total),
         }
     }
 }

@@ -5,41 +5,53 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::Gates;
+use super::{Gates, Phases};
 
 /// Fewer others than this cannot say what is normal.
 const QUORUM: usize = 3;
 
-/// The totals of a member's last right answers.
+/// The times of a member's last right answers.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Totals {
+pub(super) struct Times {
     last: VecDeque<Duration>,
     median: Option<Duration>,
+    /// Of the same answers, the phases before the total: shown to people, so no median of them is kept.
+    phases: VecDeque<[Short; 3]>,
 }
 
-impl Totals {
+/// A time in microseconds, of which a pool of 10,000 has many; [`Short::MAX`]: it did not come to that.
+type Short = u32;
+
+impl Times {
     /// One more right answer; the last `keep` count.
-    pub(super) fn push(&mut self, total: Duration, keep: usize) {
+    pub(super) fn push(&mut self, took: Phases, keep: usize) {
         if self.last.len() >= keep {
-            self.last.drain(..=self.last.len() - keep);
+            self.drop_oldest(self.last.len() - keep + 1);
         } else if self.last.is_empty() {
             self.last.reserve_exact(keep);
+            self.phases.reserve_exact(keep);
         }
-        self.last.push_back(total);
+        self.last.push_back(took.total);
+        self.phases.push_back([took.connect, took.tls, took.first_byte].map(short));
         self.median = lower_median(self.last.make_contiguous());
+    }
+
+    fn drop_oldest(&mut self, count: usize) {
+        self.last.drain(..count);
+        self.phases.drain(..count);
     }
 
     /// Only the last `keep` count from now on.
     pub(super) fn shorten(&mut self, keep: usize) {
         if self.last.len() > keep {
-            self.last.drain(..self.last.len() - keep);
+            self.drop_oldest(self.last.len() - keep);
             self.median = lower_median(self.last.make_contiguous());
         }
     }
 
     /// Another probe's totals say nothing about this one's.
     pub(super) fn clear(&mut self) {
-        *self = Totals::default();
+        *self = Times::default();
     }
 
     /// As it was left.
@@ -57,6 +69,20 @@ impl Totals {
     pub(super) fn median(&self) -> Option<Duration> {
         self.median
     }
+
+    /// The same for each phase, among the answers that came to it: with a connection that is kept, few dial.
+    pub(super) fn medians(&self) -> Option<Phases> {
+        let of = |phase: usize| {
+            let known = self.phases.iter().map(|phases| phases[phase]).filter(|took| *took != Short::MAX);
+            let known: Vec<Duration> = known.map(|took| Duration::from_micros(took.into())).collect();
+            lower_median(&known)
+        };
+        self.median.map(|total| Phases { connect: of(0), tls: of(1), first_byte: of(2), total })
+    }
+}
+
+fn short(took: Option<Duration>) -> Short {
+    took.map_or(Short::MAX, |took| took.as_micros().min(u128::from(Short::MAX - 1)) as Short)
 }
 
 /// The absolute gate, if `total` is over it.
@@ -117,6 +143,10 @@ mod tests {
         Duration::from_millis(ms)
     }
 
+    fn whole(total_ms: u64) -> Phases {
+        Phases { total: ms(total_ms), ..Phases::default() }
+    }
+
     #[test]
     fn the_median_is_the_lower_middle_of_the_last_few() {
         let rows: [(&[u64], usize, Option<u64>); 7] = [
@@ -129,21 +159,49 @@ mod tests {
             (&[9, 5], 1, Some(5)),
         ];
         for (totals, keep, expected) in rows {
-            let mut kept = Totals::default();
-            totals.iter().for_each(|total| kept.push(ms(*total), keep));
+            let mut kept = Times::default();
+            totals.iter().for_each(|total| kept.push(whole(*total), keep));
             assert_eq!(kept.median(), expected.map(ms), "{totals:?} keep {keep}");
         }
     }
 
+    /// An answer on a connection that stood already has neither of the first two.
+    #[test]
+    fn each_phase_has_a_median_of_the_answers_that_came_to_it() {
+        let mut kept = Times::default();
+        assert_eq!(kept.medians(), None);
+        let dialled = |connect, tls, first_byte, total| Phases {
+            connect: Some(ms(connect)),
+            tls: Some(ms(tls)),
+            first_byte: Some(ms(first_byte)),
+            total: ms(total),
+        };
+        let reused = |total| Phases { first_byte: Some(ms(total)), ..whole(total) };
+        [dialled(900, 900, 900, 900), dialled(1, 4, 6, 9), reused(2), reused(3), dialled(3, 2, 8, 9)]
+            .into_iter()
+            .for_each(|took| kept.push(took, 4));
+        assert_eq!(
+            kept.medians(),
+            Some(Phases { connect: Some(ms(1)), tls: Some(ms(2)), first_byte: Some(ms(3)), total: ms(3) })
+        );
+        kept.shorten(1);
+        assert_eq!(kept.medians(), Some(dialled(3, 2, 8, 9)));
+        let day = Duration::from_secs(86_400);
+        kept.push(Phases { connect: Some(day), total: day, ..Phases::default() }, 1);
+        let medians = kept.medians().expect("an answer");
+        assert!(medians.connect.is_some_and(|took| took > ms(4_000_000)) && medians.tls.is_none());
+        assert_eq!(medians.total, day);
+    }
+
     #[test]
     fn a_shorter_window_keeps_the_newest() {
-        let mut kept = Totals::default();
-        [1, 2, 3, 40, 50].iter().for_each(|total| kept.push(ms(*total), 5));
+        let mut kept = Times::default();
+        [1, 2, 3, 40, 50].iter().for_each(|total| kept.push(whole(*total), 5));
         kept.shorten(2);
         assert_eq!(kept.median(), Some(ms(40)));
         kept.shorten(64);
         assert_eq!(kept.median(), Some(ms(40)));
-        kept.push(ms(60), 2);
+        kept.push(whole(60), 2);
         assert_eq!(kept.median(), Some(ms(50)));
         kept.clear();
         assert_eq!(kept.median(), None);

@@ -8,10 +8,10 @@ use std::time::Duration;
 use super::carry::{Carried, Evidence};
 use super::history::History;
 use super::judge::{Judgement, Mark};
-use super::latency::Totals;
+use super::latency::Times;
 use super::pace::Unrest;
 use super::{
-    Admin, Change, Class, Initial, Judge, MemberId, Outcome, Pace, Reason, Rules, Sample, Spec, Verdict, Window,
+    Admin, Change, Class, Initial, Judge, MemberId, Outcome, Pace, Phases, Reason, Rules, Sample, Spec, Verdict, Window,
 };
 
 /// A member of a pool, with its health.
@@ -27,7 +27,7 @@ pub struct Member {
     proven: bool,
     unverified: bool,
     history: History,
-    totals: Totals,
+    times: Times,
     since: Duration,
     unpassed_since: Duration,
     cause: Option<Reason>,
@@ -67,7 +67,7 @@ impl Member {
             judgement,
             unverified: false,
             history: History::default(),
-            totals: Totals::default(),
+            times: Times::default(),
             since: now,
             unpassed_since: now,
             cause: None,
@@ -176,7 +176,12 @@ impl Member {
 
     /// The lower median of the totals of its last right answers, slow ones included (health.md §5).
     pub fn latency(&self) -> Option<Duration> {
-        self.totals.median()
+        self.times.median()
+    }
+
+    /// The same for each phase, among the answers that came to it.
+    pub fn medians(&self) -> Option<Phases> {
+        self.times.medians()
     }
 
     /// When the verdict last changed, or the member began; again after it was disabled.
@@ -290,7 +295,7 @@ impl Member {
         if answered {
             self.turn.answered = turn;
             self.turn.total = sample.phases.total;
-            self.totals.push(sample.phases.total, span as usize);
+            self.times.push(sample.phases, span as usize);
         }
         self.unrest.record(before, sample.outcome, self.judgement.confirmation());
         self.note_verdict(now, before);
@@ -349,7 +354,7 @@ impl Member {
         self.unpassed_since = now;
         self.judgement.forget();
         self.history = History::default();
-        self.totals.clear();
+        self.times.clear();
         self.turn = Turn::default();
         self.unrest = Unrest::default();
         self.unverified = true;
@@ -368,7 +373,7 @@ impl Member {
         let before = self.verdict();
         self.judgement.rejudge(judge, self.streak());
         self.history.shorten(judge.span());
-        self.totals.shorten(judge.span() as usize);
+        self.times.shorten(judge.span() as usize);
         self.note_verdict(now, before);
     }
 

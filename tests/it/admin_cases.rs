@@ -33,6 +33,8 @@ fn pools_are_shown_as_the_contract_says() {
         "streak",
         "since",
         "latency_ms",
+        "phases",
+        "peak_ms",
         "in_flight",
         "tunnels",
         "last_probe",
@@ -44,6 +46,14 @@ fn pools_are_shown_as_the_contract_says() {
     ] {
         assert!(member.get(key).is_some(), "no {key}: {member}");
     }
+    // Of a plain connection to it, from when it still passed.
+    let phases = &member["phases"];
+    let known = ["connect_ms", "first_byte_ms", "total_ms"].map(|phase| phases[phase].as_f64());
+    assert!(
+        matches!(known, [Some(connect), Some(first), Some(total)] if connect <= first && first <= total),
+        "{phases}"
+    );
+    assert!(phases["tls_ms"].is_null() && phases["total_ms"] == member["latency_ms"], "{member}");
     for key in ["passes", "shown", "size", "required"] {
         assert!(member["window"].get(key).is_some(), "no {key}: {member}");
     }
