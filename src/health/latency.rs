@@ -54,10 +54,11 @@ impl Times {
         *self = Times::default();
     }
 
-    /// As it was left.
-    pub(super) fn resumed(totals: Vec<Duration>) -> Totals {
+    /// As it was left, without the phases, which nobody has kept.
+    pub(super) fn resumed(totals: Vec<Duration>) -> Times {
         let median = if totals.is_empty() { None } else { lower_median(&totals) };
-        Totals { last: totals.into(), median }
+        let phases = totals.iter().map(|_| [Short::MAX; 3]).collect();
+        Times { last: totals.into(), median, phases }
     }
 
     /// All of them, oldest first.
