@@ -197,8 +197,10 @@ pub struct MemberView {
     connections: Option<u32>,
     /// Its limit; null where there is none.
     max_connections: Option<u32>,
-    /// The word of the fail that ejected it; null where it is not ejected.
+    /// The word of the fail that ejected it, or `passive` where traffic alone did; null where it is not ejected.
     ejected_because: Option<&'static str>,
+    /// The passive ejection in force; null where there is none.
+    passive: Option<PassiveView>,
     /// When it is probed next; null where it is not.
     #[schema(format = DateTime)]
     next_probe_at: Option<String>,
@@ -206,6 +208,23 @@ pub struct MemberView {
     last_probe: Option<ProbeView>,
     /// How it would be with the rules that are tried; null where none is.
     observed: Option<ObservedMemberView>,
+}
+
+/// What traffic holds against a member.
+#[derive(Debug, Serialize, ToSchema)]
+struct PassiveView {
+    /// The word of the last failure.
+    reason: &'static str,
+    /// The same for people, with what was counted.
+    detail: String,
+    /// Since when.
+    #[schema(format = DateTime)]
+    since: String,
+    /// Offences that are remembered, this one included.
+    offences: u32,
+    /// When its time is over; in the fallback it then waits for a pass.
+    #[schema(format = DateTime)]
+    until: String,
 }
 
 /// A member's last samples, as many as its judge looks at.
@@ -402,6 +421,7 @@ impl MemberView {
             connections: live.connections(),
             max_connections: live.capacity().max_connections,
             ejected_because: because(member, standing),
+            passive: member.ban().map(PassiveView::new),
             next_probe_at: next.map(time_of),
             last_probe: shown.last_probe().map(|(sample, at)| ProbeView::new(sample, at)),
             observed: shadow.and_then(|shadow| ObservedMemberView::new(shadow, index)),
@@ -448,6 +468,18 @@ impl Origins {
     }
 }
 
+impl PassiveView {
+    fn new(ban: &health::Ban) -> PassiveView {
+        PassiveView {
+            reason: ban.charge.last.reason.as_str(),
+            detail: ban.charge.words(),
+            since: time_of(ban.since),
+            offences: ban.offences,
+            until: time_of(ban.until),
+        }
+    }
+}
+
 impl ProbeView {
     fn new(sample: &health::Sample, at: Duration) -> ProbeView {
         let (result, reason) = match sample.outcome {
@@ -470,9 +502,10 @@ impl ProbeView {
 }
 
 fn because(member: &health::Member, standing: Standing) -> Option<&'static str> {
-    (standing == Standing::Ejected && member.verdict() == Verdict::Unhealthy)
-        .then(|| member.cause().map(health::Reason::as_str))
-        .flatten()
+    if standing != Standing::Ejected || member.verdict() != Verdict::Unhealthy {
+        return None;
+    }
+    if member.judged() == Verdict::Healthy { Some("passive") } else { member.cause().map(health::Reason::as_str) }
 }
 
 /// Asked for before the pool is read: the prober has a lock of its own.

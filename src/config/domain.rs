@@ -692,6 +692,8 @@ pub enum Passive {
     Off,
     /// The member is probed at once. The default.
     Hasten,
+    /// That, and too many failures eject it: [`Rules::eject`] says how many.
+    Eject,
 }
 
 /// How long tunnels may last: connections that were switched to another protocol, such as WebSockets.

@@ -21,7 +21,7 @@ use super::reading::spell_bytes;
 use super::spelling::{spell_duration, spell_range};
 use super::sticky::{Secure, Sticky};
 use crate::balance::{Memory, Policy};
-use crate::health::{Admin, Aggregate, Initial, Judge, OnAllUnhealthy, Rules};
+use crate::health::{Admin, Aggregate, Eject, Initial, Judge, OnAllUnhealthy, Rules};
 use crate::route::{Host, Rank, Route};
 
 /// Stands where a secret is.
@@ -178,6 +178,7 @@ fn pool(pool: &Pool) -> Value {
         aggregate,
         gates: _,
         drain,
+        eject: _,
         probed: _,
         memory: _,
         rolls: _,
@@ -197,7 +198,7 @@ fn pool(pool: &Pool) -> Value {
         ("probe", Some(pool.probe.as_ref().map_or(json!("off"), |p| probe(p, of_probe, watched.is_some())))),
         ("upstream", Some(upstream(&pool.upstream))),
         ("retries", Some(retries(pool.retries))),
-        ("passive", Some(passive(pool.passive))),
+        ("passive", Some(passive(pool))),
         ("rescue", Some(json!(pool.rescue))),
         ("tunnels", Some(tunnels(pool.tunnels))),
         ("deadline", pool.deadline.map(span)),
@@ -391,11 +392,25 @@ fn publish(publish: &Publish) -> Value {
     ])
 }
 
-fn passive(passive: Passive) -> Value {
-    match passive {
-        Passive::Off => json!("off"),
-        Passive::Hasten => json!("hasten"),
+fn passive(pool: &Pool) -> Value {
+    match (pool.passive, pool.rules.eject) {
+        (Passive::Off, _) => json!("off"),
+        (Passive::Hasten, _) | (Passive::Eject, None) => json!("hasten"),
+        (Passive::Eject, Some(eject)) => json!({ "eject": self::eject(eject) }),
     }
+}
+
+fn eject(eject: Eject) -> Value {
+    let Eject { consecutive, ratio_percent, window, min_requests, base, max, probe_clears } = eject;
+    json!({
+        "consecutive": consecutive,
+        "ratio": format!("{ratio_percent}%"),
+        "window": span(window),
+        "min_requests": min_requests,
+        "base": span(base),
+        "max": span(max),
+        "probe_clears": probe_clears,
+    })
 }
 
 fn queue(queue: Queue) -> Value {

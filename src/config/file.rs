@@ -12,12 +12,12 @@ use serde::Deserialize;
 
 use super::access_log::{LogFormat, Sample};
 use super::address::{Address, NameServer};
-use super::domain::{Alpn, HashKey, Passive, ProbeMethod};
+use super::domain::{Alpn, HashKey, ProbeMethod};
 use super::preset::Preset;
 use super::proof::Unquoted;
 use super::spelling::{Bytes, Share, Spelled, Statuses, Text, Written};
 use super::sticky::{SameSite, Secure};
-use super::words::{BalanceWord, Headers, Kind, Off, Or, PoolWord, ProbeWord, Scheme, TlsWord};
+use super::words::{BalanceWord, Headers, Kind, Off, Or, PassiveWord, PoolWord, ProbeWord, Scheme, TlsWord};
 use crate::health::{Admin, Initial, OnAllUnhealthy};
 use crate::route::Host;
 
@@ -149,7 +149,7 @@ pub(super) struct PoolKeys {
     pub(super) probe: Option<Or<ProbeWord, ProbeKeys>>,
     pub(super) upstream: Option<UpstreamKeys>,
     pub(super) retries: Option<RetryKeys>,
-    pub(super) passive: Written<Passive>,
+    pub(super) passive: Option<Or<PassiveWord, PassiveKeys>>,
     pub(super) rescue: Written<bool>,
     pub(super) tunnels: Option<TunnelKeys>,
     pub(super) deadline: Written<Duration>,
@@ -202,6 +202,24 @@ pub(super) struct StickyKeys {
 pub(super) struct AggregateKeys {
     pub(super) min_healthy_percent: Written<u64>,
     pub(super) min_healthy: Written<u64>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, expecting = "a mapping such as `{ eject: { consecutive: 5 } }`")]
+pub(super) struct PassiveKeys {
+    pub(super) eject: Option<EjectKeys>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, expecting = "a mapping such as `{ consecutive: 5, ratio: 50% }`")]
+pub(super) struct EjectKeys {
+    pub(super) consecutive: Written<u64>,
+    pub(super) ratio: Written<Share>,
+    pub(super) window: Written<Duration>,
+    pub(super) min_requests: Written<u64>,
+    pub(super) base: Written<Duration>,
+    pub(super) max: Written<Duration>,
+    pub(super) probe_clears: Written<bool>,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -27,6 +27,7 @@ mod marks;
 mod member;
 mod observe;
 mod parse;
+mod passive;
 mod places;
 mod pool;
 mod preset;

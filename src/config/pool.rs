@@ -9,6 +9,7 @@ use super::domain::{Capacity, HashKey, Member, Pool, Retries, Tunnels, Upstream,
 use super::file::{AggregateKeys, PoolKeys, RetryKeys, TunnelKeys, UpstreamKeys};
 use super::member::{Listed, listed};
 use super::observe::{observed, unjudged};
+use super::passive;
 use super::preset::{Base, Preset};
 use super::probe::{self, Probing};
 use super::reading::{DAY, Reading, TICK};
@@ -40,8 +41,9 @@ pub(super) fn pool(name: &str, keys: &PoolKeys, memory: Duration, mut read: Read
     let (balance, hash_key) = balance(keys, &base, &mut read);
     let (remediation, observed_remediation) = remediation(name, keys.remediation.as_ref(), &probing, &mut read);
     let sticky = sticky(name, keys.sticky.as_ref(), &mut read);
+    let (passive, eject) = passive::passive(keys.passive.as_ref(), &base, &mut read);
     let rolls = files.iter().map(|path| path.display().to_string().into()).collect();
-    let judged = Rules { memory, rolls, ..rules(keys, preset, &base, &probing, &mut read) };
+    let judged = Rules { memory, rolls, eject, ..rules(keys, preset, &base, &probing, &mut read) };
     let observed = observed(name, keys, preset, &base, &probing, &judged, &mut read).map(Arc::new);
     Pool {
         name: name.to_owned(),
@@ -51,7 +53,7 @@ pub(super) fn pool(name: &str, keys: &PoolKeys, memory: Duration, mut read: Read
         hash_key,
         retries: keys.retries.as_ref().map_or_else(Retries::default, |r| retries(r, read.under("retries"))),
         rescue: keys.rescue.is_none_or(|Spelled(rescue)| rescue),
-        passive: keys.passive.map_or(base.passive, |Spelled(passive)| passive),
+        passive,
         tunnels: keys.tunnels.as_ref().map_or_else(Tunnels::default, |t| tunnels(t, read.under("tunnels"))),
         required: keys.required.is_some_and(|Spelled(required)| required),
         deadline: read.span("deadline", &keys.deadline, TICK..=DAY),
@@ -98,6 +100,7 @@ fn rules(keys: &PoolKeys, preset: Option<Preset>, base: &Base, probing: &Probing
         aggregate: keys.aggregate.as_ref().map(|keys| aggregate(keys, read.under("aggregate"))),
         gates: probing.gates,
         drain: read.span("drain", &keys.drain, Duration::ZERO..=DAY).unwrap_or(Rules::default().drain),
+        eject: None,
         probed,
         memory: Duration::ZERO,
         rolls: Vec::new(),

@@ -8,7 +8,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-use super::domain::{Alpn, HashKey, Passive, ProbeMethod};
+use super::domain::{Alpn, HashKey, ProbeMethod};
 use super::probe::is_token_byte;
 use super::spelling::{Spelled, Spelling, Text, shown, word};
 use crate::balance::{Memory, Policy};
@@ -74,14 +74,21 @@ impl Spelling for ProbeWord {
 }
 
 /// `passive: off` and `passive: hasten`.
-impl Spelling for Passive {
-    const EXPECTED: &'static str = "`off` or `hasten`";
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum PassiveWord {
+    Off,
+    Hasten,
+}
 
-    fn read(text: &str) -> Result<Passive, String> {
+impl Spelling for PassiveWord {
+    const EXPECTED: &'static str = "`off`, `hasten` or a mapping such as `{ eject: { consecutive: 5 } }`";
+
+    fn read(text: &str) -> Result<PassiveWord, String> {
         match text {
             "false" | "no" | "none" => Err(format!("`{text}` is not known here; write `off`")),
             "true" | "on" | "yes" => Err(format!("`{text}` is not known here; write `hasten`")),
-            _ => word(text, &[("off", Passive::Off), ("hasten", Passive::Hasten)]),
+            "eject" => Err("write `{ eject: {} }` for the defaults, or what they are to be".to_owned()),
+            _ => word(text, &[("off", PassiveWord::Off), ("hasten", PassiveWord::Hasten)]),
         }
     }
 }

@@ -424,7 +424,7 @@ impl Control {
         })
     }
 
-    /// One task for each pool whose traffic may call for probes, or may be called away: it sees to both.
+    /// One task for each pool whose traffic may call for probes, or may be called away, or eject: it sees to all that.
     fn attendants(&self, snapshot: &Snapshot) -> Vec<AbortHandle> {
         let listens = |pool: &&Arc<Served>| pool.config.passive != Passive::Off || pool.config.rescue;
         let attend = async |pool: Arc<Pool>, prober: Arc<Prober>, traffic: Arc<Traffic>| loop {
@@ -439,7 +439,15 @@ impl Control {
                     None => {}
                 }
             }
-            pool.calls().await;
+            match pool.next_deadline() {
+                Some(deadline) => {
+                    let wait = deadline.saturating_sub(clock::monotonic());
+                    if tokio::time::timeout(wait, pool.calls()).await.is_err() {
+                        pool.advance(clock::monotonic());
+                    }
+                }
+                None => pool.calls().await,
+            }
         };
         let pools = snapshot.pools.values().filter(listens).map(|pool| pool.live.clone());
         pools.map(|pool| tokio::spawn(attend(pool, self.prober.clone(), self.traffic.clone())).abort_handle()).collect()

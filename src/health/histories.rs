@@ -3,7 +3,10 @@
 use proptest::prelude::*;
 
 use super::trial::{ms, spec};
-use super::{Admin, Aggregate, Gates, Initial, Judge, Key, OnAllUnhealthy, Outcome, Reason, Rules, Sample, Spec};
+use super::{
+    Admin, Aggregate, Broken, Charge, Eject, Failure, Gates, Initial, Judge, Key, OnAllUnhealthy, Outcome, Reason,
+    Rules, Sample, Spec,
+};
 
 /// One thing that happens, `after` ms from the one before.
 #[derive(Debug, Clone)]
@@ -19,6 +22,10 @@ pub(super) enum Act {
     /// As a sample, of a probe that is no longer the member's.
     Late(usize, Sample),
     Admin(usize, Admin),
+    /// Traffic charges the nth member.
+    Charge(usize, Charge),
+    /// A request to the nth member has succeeded.
+    Vouch(usize),
     Advance,
     Reload(Rules, Vec<Spec>),
     /// A reload that changes nothing.
@@ -46,7 +53,8 @@ prop_compose! {
         max_latency in prop::option::weighted(0.3, Just(ms(100))),
         ratio in prop::option::weighted(0.5, Just(3.0)),
         drain in prop::sample::select(vec![0, 50, 1_000]),
-        probed in prop::bool::weighted(0.95),
+        eject in prop::option::weighted(0.6, (1_u32..5, prop::bool::ANY)),
+        probed in prop::bool::weighted(0.9),
     ) -> Rules {
         Rules {
             judge,
@@ -60,6 +68,7 @@ prop_compose! {
                 .map(|(min_healthy_percent, min_healthy)| Aggregate { min_healthy_percent, min_healthy }),
             gates: Gates { max_latency, max_latency_ratio: ratio, ..Gates::default() },
             drain: ms(drain),
+            eject: eject.map(|(consecutive, probe_clears)| Eject { consecutive, base: ms(30), max: ms(100), probe_clears, ..Eject::default() }),
             probed,
             memory: std::time::Duration::from_secs(1),
             rolls: Vec::new(),
@@ -106,6 +115,10 @@ pub(super) fn steps() -> impl Strategy<Value = Vec<Step>> {
         40 => (0_usize..8, samples()).prop_map(|(member, sample)| Act::Sample(member, sample)),
         2 => (0_usize..8, samples()).prop_map(|(member, sample)| Act::Late(member, sample)),
         4 => (0_usize..8, admins()).prop_map(|(member, admin)| Act::Admin(member, admin)),
+        10 => (0_usize..8, prop::sample::select(vec![Reason::Reset, Reason::Status])).prop_map(|(member, reason)| {
+            Act::Charge(member, Charge { last: Failure { reason, status: None }, by: Broken::InARow(5) })
+        }),
+        3 => (0_usize..8).prop_map(Act::Vouch),
         4 => Just(Act::Advance),
         2 => (any_rules(), any_specs()).prop_map(|(rules, specs)| Act::Reload(rules, specs)),
         1 => Just(Act::SameAgain),

@@ -10,8 +10,10 @@ use super::history::History;
 use super::judge::{Judgement, Mark};
 use super::latency::Times;
 use super::pace::Unrest;
+use super::passive::Record;
 use super::{
-    Admin, Change, Class, Initial, Judge, MemberId, Outcome, Pace, Phases, Reason, Rules, Sample, Spec, Verdict, Window,
+    Admin, Ban, Change, Charge, Class, Eject, Initial, Judge, MemberId, Outcome, Pace, Phases, Reason, Rules, Sample,
+    Spec, Verdict, Window,
 };
 
 /// A member of a pool, with its health.
@@ -24,6 +26,7 @@ pub struct Member {
     /// Since when it stands as draining.
     draining_since: Option<Duration>,
     judgement: Judgement,
+    record: Record,
     proven: bool,
     unverified: bool,
     history: History,
@@ -65,6 +68,7 @@ impl Member {
             spec,
             proven: judgement.verdict() == Verdict::Healthy,
             judgement,
+            record: Record::default(),
             unverified: false,
             history: History::default(),
             times: Times::default(),
@@ -149,9 +153,22 @@ impl Member {
         self.draining_since
     }
 
-    /// What the judge says.
+    /// What the judge says, and traffic: unhealthy if either does.
     pub fn verdict(&self) -> Verdict {
+        match self.judged() {
+            Verdict::Healthy if self.record.ban().is_some() => Verdict::Unhealthy,
+            judged => judged,
+        }
+    }
+
+    /// What the judge says.
+    pub fn judged(&self) -> Verdict {
         self.judgement.verdict()
+    }
+
+    /// The passive ejection in force; whether the member is out of the rotation is the cap's matter.
+    pub fn ban(&self) -> Option<&Ban> {
+        self.record.ban()
     }
 
     /// Whether it has been healthy at least once since its identity began.
@@ -195,14 +212,19 @@ impl Member {
         self.unpassed_since
     }
 
-    /// Whether its last sample is a fail and it is not healthy, be it that it never was.
+    /// Whether its last sample is a fail and its judge does not call it healthy, be it that it never did.
     pub fn is_failing(&self) -> bool {
-        self.verdict() != Verdict::Healthy && self.streak() < 0
+        self.judged() != Verdict::Healthy && self.streak() < 0
     }
 
-    /// The reason of the fail that made it unhealthy, until it is healthy again.
+    /// The reason of the fail that made it unhealthy, until it is healthy again; of several causes the worst.
     pub fn cause(&self) -> Option<Reason> {
-        self.cause
+        let (judged, by_traffic) = (self.cause, self.record.ban().map(|ban| ban.charge.last.reason));
+        match (judged, by_traffic) {
+            (Some(judged), Some(by_traffic)) if by_traffic.class() > judged.class() => Some(by_traffic),
+            (None, by_traffic) => by_traffic,
+            _ => judged,
+        }
     }
 
     /// The last conclusive sample as judged (a right answer over a gate is a fail here), and when it came.
@@ -261,7 +283,7 @@ impl Member {
 
     /// The worst class of what makes it unhealthy; `None` where no fail did (`initial: unhealthy`).
     pub fn class(&self) -> Option<Class> {
-        self.cause.map(Reason::class)
+        self.cause().map(Reason::class)
     }
 
     /// How bad it is among its class, greatest first: fewest passes in the window, or longest fail streak.
@@ -285,9 +307,10 @@ impl Member {
                 (Mark::Fail, reason == Reason::Slow)
             }
         };
-        let before = self.verdict();
+        let (before, judged) = (self.verdict(), self.judged());
         let span = self.judgement.judge().span();
         self.judgement.record(mark);
+        self.record.hear(now, mark);
         self.history.push(mark, span);
         self.unverified = false;
         self.turn.sampled = turn;
@@ -297,7 +320,8 @@ impl Member {
             self.turn.total = sample.phases.total;
             self.times.push(sample.phases, span as usize);
         }
-        self.unrest.record(before, sample.outcome, self.judgement.confirmation());
+        self.unrest.record(judged, sample.outcome, self.judgement.confirmation());
+        self.note_judged(judged);
         self.note_verdict(now, before);
         self.last_sample = Some((sample, now));
         self.unsure = None;
@@ -353,6 +377,7 @@ impl Member {
     pub(super) fn unverify(&mut self, now: Duration) {
         self.unpassed_since = now;
         self.judgement.forget();
+        self.record.hear_anew(self.judgement.judge());
         self.history = History::default();
         self.times.clear();
         self.turn = Turn::default();
@@ -370,23 +395,53 @@ impl Member {
         if judge == self.judgement.judge() {
             return;
         }
-        let before = self.verdict();
+        let (before, judged) = (self.verdict(), self.judged());
         self.judgement.rejudge(judge, self.streak());
         self.history.shorten(judge.span());
         self.times.shorten(judge.span() as usize);
+        self.note_judged(judged);
         self.note_verdict(now, before);
+    }
+
+    /// Traffic charges it. Nothing comes of that while it is out already.
+    pub(super) fn offend(&mut self, now: Duration, rules: &Eject, charge: Charge) {
+        let before = self.verdict();
+        if self.record.ban().is_none() {
+            self.record.offend(now, rules, self.judgement.judge(), charge);
+        }
+        self.note_verdict(now, before);
+    }
+
+    /// What traffic has put out is out no longer.
+    pub(super) fn pardon(&mut self, now: Duration) {
+        let before = self.verdict();
+        self.record.end();
+        self.note_verdict(now, before);
+    }
+
+    /// Other rules for what traffic may do.
+    pub(super) fn rule(&mut self, now: Duration, rules: Option<&Eject>) {
+        let before = self.verdict();
+        self.record.rule(rules, self.judgement.judge());
+        self.note_verdict(now, before);
+    }
+
+    /// What follows where the judge no longer says what it said `before`.
+    fn note_judged(&mut self, before: Verdict) {
+        let judged = self.judged();
+        if judged == before {
+            return;
+        }
+        self.unrest = Unrest::default();
+        self.proven |= judged == Verdict::Healthy;
+        self.cause = if judged == Verdict::Unhealthy { self.last_fail } else { None };
     }
 
     /// What follows from a verdict that is no longer the one `before`.
     fn note_verdict(&mut self, now: Duration, before: Verdict) {
-        let verdict = self.verdict();
-        if verdict == before {
-            return;
+        if self.verdict() != before {
+            self.since = now;
         }
-        self.since = now;
-        self.unrest = Unrest::default();
-        self.proven |= verdict == Verdict::Healthy;
-        self.cause = if verdict == Verdict::Unhealthy { self.last_fail } else { None };
     }
 }
 

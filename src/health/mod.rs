@@ -18,6 +18,7 @@ mod judge;
 mod latency;
 mod member;
 mod pace;
+mod passive;
 mod picture;
 mod pool;
 pub mod replacement;
@@ -41,6 +42,7 @@ pub use composite::{Source, combine, states};
 pub use history::Window;
 pub use member::Member;
 pub use pace::Pace;
+pub use passive::{Ban, Broken, Charge, Eject, Failure, Seen};
 pub use picture::Picture;
 pub use pool::PoolHealth;
 pub use rules::{Admin, Gates, Initial, Judge, Key, OnAllUnhealthy, Rules, Spec};
@@ -151,6 +153,18 @@ pub enum Change {
         /// What it is.
         to: Mode,
     },
+}
+
+impl Change {
+    /// Whom it is about; `None`: the pool.
+    pub fn member(&self) -> Option<MemberId> {
+        match *self {
+            Change::Verdict { member, .. } | Change::Admin { member, .. } | Change::Place { member, .. } => {
+                Some(member)
+            }
+            Change::Fallback { .. } | Change::Tier { .. } | Change::Mode { .. } => None,
+        }
+    }
 }
 
 impl Verdict {

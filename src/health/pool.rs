@@ -3,12 +3,15 @@
 //! A sample that flips no verdict touches its member alone; everything else draws the picture anew, once a step.
 //! Not here: reloads (`reshape`), and how a picture is drawn (`picture`).
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use super::departed::Departed;
 use super::picture::Patience;
-use super::{Admin, Change, Member, MemberId, Mode, Outcome, Picture, Reason, Rules, Sample, Spec, Standing, latency};
+use super::{
+    Admin, Change, Charge, Member, MemberId, Mode, Outcome, Picture, Reason, Rules, Sample, Spec, Standing, Verdict,
+    latency,
+};
 
 /// The health of one pool.
 #[derive(Debug, Clone)]
@@ -22,6 +25,8 @@ pub struct PoolHealth {
     pub(super) next_id: u64,
     /// Who has left, and when.
     pub(super) departed: Departed,
+    /// When the first passive ejection is over.
+    next_return: Option<Duration>,
     /// Conclusive samples so far: their order, where two may have come at the same time.
     turns: u64,
 }
@@ -38,6 +43,7 @@ impl PoolHealth {
             deadline,
             next_id: 0,
             departed: Departed::default(),
+            next_return: None,
             turns: 0,
         };
         for spec in members {
@@ -61,14 +67,47 @@ impl PoolHealth {
             self.members[index].note_unsure(now, sample);
             return Vec::new();
         }
+        let mut changes = Vec::new();
+        let lapsed = self.lapse(now, &mut changes);
         let (sample, over_relative) = self.gated(index, sample);
         self.turns += 1;
         let present = &mut self.members[index];
-        let before = present.state();
+        let place = |member: &Member| (member.ban().is_some(), member.class());
+        let (before, had) = (present.state(), place(present));
         present.record(now, self.turns, sample, over_relative);
-        if present.state() == before {
+        changes.extend(present.changes_since(before));
+        // A second cause may be a worse one.
+        let has_moved = present.state() != before || place(present) != had;
+        if has_moved || lapsed { self.settle(now, changes) } else { self.advance(now) }
+    }
+
+    /// What traffic charges a member with. Ignored when it is gone, disabled, never was healthy, or out by such a charge
+    /// already; where no rule says that traffic may eject; and in the fallback, where whoever is unfit has its traffic all the
+    /// same.
+    pub fn charge(&mut self, now: Duration, member: MemberId, charge: Charge) -> Vec<Change> {
+        let (Some(index), Some(rules)) = (self.index_of(member), self.rules.eject) else { return self.advance(now) };
+        let mut changes = Vec::new();
+        self.lapse(now, &mut changes);
+        let present = &mut self.members[index];
+        let is_known = present.proven() && present.admin() != Admin::Disabled;
+        if is_known && self.picture.mode != Mode::Fallback {
+            let before = present.state();
+            present.offend(now, &rules, charge);
+            changes.extend(present.changes_since(before));
+        }
+        self.settle(now, changes)
+    }
+
+    /// A request to the member has succeeded. In a pool without probes nobody else could say that it is fit: there it ends the
+    /// fallback (health.md §4).
+    pub fn vouch(&mut self, now: Duration, member: MemberId) -> Vec<Change> {
+        let Some(index) = self.index_of(member) else { return self.advance(now) };
+        if self.rules.probed || self.picture.mode != Mode::Fallback {
             return self.advance(now);
         }
+        let present = &mut self.members[index];
+        let before = present.state();
+        present.pardon(now);
         let changes = present.changes_since(before).collect();
         self.settle(now, changes)
     }
@@ -76,10 +115,12 @@ impl PoolHealth {
     /// An operator's word; holds until the file changes that key of that member.
     pub fn administer(&mut self, now: Duration, member: MemberId, admin: Admin) -> Vec<Change> {
         let Some(index) = self.index_of(member) else { return Vec::new() };
+        let mut changes = Vec::new();
+        self.lapse(now, &mut changes);
         let member = &mut self.members[index];
         let (before, counted) = (member.state(), member.counts());
         member.admit(now, &self.rules, admin);
-        let changes = member.changes_since(before).collect();
+        changes.extend(member.changes_since(before));
         // One that nobody has looked at since is as good as new, and a pool of such is as at its start.
         if !counted && member.is_untried() && !self.has_proven() {
             self.deadline = now.saturating_add(self.rules.initial_wait);
@@ -87,17 +128,30 @@ impl PoolHealth {
         self.settle(now, changes)
     }
 
-    /// Lets time pass: the end of the wait for first verdicts is the only thing that time alone decides.
+    /// Lets time pass: the wait for first verdicts ends, and so do passive ejections.
     pub fn advance(&mut self, now: Duration) -> Vec<Change> {
-        match self.next_deadline() {
-            Some(deadline) if now >= deadline => self.settle(now, Vec::new()),
-            _ => Vec::new(),
+        if !self.is_due(now) {
+            return Vec::new();
         }
+        let mut changes = Vec::new();
+        self.lapse(now, &mut changes);
+        self.settle(now, changes)
+    }
+
+    /// Until when requests wait for first verdicts; `None`: they do not.
+    pub fn first_verdicts_by(&self) -> Option<Duration> {
+        (self.picture.mode == Mode::Waiting).then_some(self.deadline)
     }
 
     /// When `advance` would next change something.
     pub fn next_deadline(&self) -> Option<Duration> {
-        (self.picture.mode == Mode::Waiting).then_some(self.deadline)
+        // In the fallback time brings nobody back.
+        let next_return = self.next_return.filter(|_| self.picture.mode != Mode::Fallback);
+        [self.first_verdicts_by(), next_return].into_iter().flatten().min()
+    }
+
+    fn is_due(&self, now: Duration) -> bool {
+        self.next_deadline().is_some_and(|deadline| now >= deadline)
     }
 
     /// What the pool is judged by.
@@ -145,15 +199,22 @@ impl PoolHealth {
     /// Draws the picture anew and adds what it shows to the changes that led to it.
     pub(super) fn settle(&mut self, now: Duration, mut changes: Vec<Change>) -> Vec<Change> {
         let before = self.redraw(now);
+        if self.lapse(now, &mut changes) {
+            // A fallback has just ended, in which time had run out for some.
+            self.redraw(now);
+        }
         let after = &self.picture;
         let moves = self.members.iter().zip(before.standings.iter().zip(&after.standings));
-        // Only the unhealthy are kept or ejected, so whoever moved between the two has the verdict it had.
-        changes.extend(moves.filter_map(|(member, (from, to))| match (from, to) {
+        // Only the unhealthy are kept or ejected, so whoever moved between the two has the verdict it had; but for one that
+        // time has brought back in this very step, and a sample turned again.
+        let turned: HashSet<MemberId> = changes.iter().filter_map(turned_unhealthy).collect();
+        let places = moves.filter_map(|(member, (from, to))| match (from, to) {
             (Standing::Kept, Standing::Ejected) | (Standing::Ejected, Standing::Kept) => {
                 Some(Change::Place { member: member.id(), from: *from, to: *to })
             }
             _ => None,
-        }));
+        });
+        changes.extend(places.filter(|place| place.member().is_none_or(|member| !turned.contains(&member))));
         let (was, is) = (before.mode, after.mode);
         if (was == Mode::Fallback) != (is == Mode::Fallback) {
             changes.push(Change::Fallback { entered: is == Mode::Fallback });
@@ -172,7 +233,25 @@ impl PoolHealth {
         self.members.iter_mut().for_each(|member| member.note_drain(now));
         let patience = if now < self.deadline { Patience::Left } else { Patience::Over };
         let picture = Picture::draw(&self.rules, &mut self.members, patience);
+        self.next_return = self.members.iter().filter_map(|member| Some(member.ban()?.until)).min();
         std::mem::replace(&mut self.picture, picture)
+    }
+
+    /// Ends the passive ejections whose time is over, and says whether there were any. In the fallback it ends none: there the
+    /// member's next pass does.
+    pub(super) fn lapse(&mut self, now: Duration, changes: &mut Vec<Change>) -> bool {
+        if self.picture.mode == Mode::Fallback || self.next_return.is_none_or(|until| now < until) {
+            return false;
+        }
+        let over = |member: &&mut Member| member.ban().is_some_and(|ban| ban.until <= now);
+        for member in self.members.iter_mut().filter(over) {
+            let before = member.state();
+            member.pardon(now);
+            changes.extend(member.changes_since(before));
+        }
+        // Until the picture is drawn anew.
+        self.next_return = None;
+        true
     }
 
     /// The sample as the latency gates see it, and whether it is over the relative one.
@@ -205,6 +284,14 @@ impl PoolHealth {
         let (tier, sampled) = (self.members[index].spec().tier, self.members[index].turn.sampled);
         let heard = self.members.iter().filter(move |peer| peer.turn.answered > sampled);
         heard.filter(move |peer| peer.spec().tier == tier && peer.admin() == Admin::Enabled).map(|peer| peer.turn.total)
+    }
+}
+
+/// Who became unhealthy by this change.
+fn turned_unhealthy(change: &Change) -> Option<MemberId> {
+    match change {
+        Change::Verdict { member, to: Verdict::Unhealthy, .. } => Some(*member),
+        _ => None,
     }
 }
 

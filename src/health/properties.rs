@@ -74,6 +74,14 @@ impl Watch {
                 let Some(id) = nth(*member).map(Member::id) else { return Vec::new() };
                 self.pool.administer(now, id, *admin)
             }
+            Act::Charge(member, charge) => {
+                let Some(id) = nth(*member).map(Member::id) else { return Vec::new() };
+                self.pool.charge(now, id, *charge)
+            }
+            Act::Vouch(member) => {
+                let Some(id) = nth(*member).map(Member::id) else { return Vec::new() };
+                self.pool.vouch(now, id)
+            }
             Act::Advance => self.pool.advance(now),
             Act::Reload(rules, specs) => self.pool.reshape(now, rules.clone(), specs.clone()),
             Act::SameAgain => {
@@ -158,7 +166,7 @@ fn streaks_decide(before: &PoolHealth, after: &PoolHealth) {
         match new.streak() {
             streak if streak == old.streak() => {}
             streak if streak <= -i64::from(failures) => assert_eq!(new.verdict(), Verdict::Unhealthy, "{new:?}"),
-            streak if streak >= i64::from(passes) => assert_eq!(new.verdict(), Verdict::Healthy, "{new:?}"),
+            streak if streak >= i64::from(passes) => assert_eq!(new.judged(), Verdict::Healthy, "{new:?}"),
             _ => {}
         }
     }
@@ -199,7 +207,8 @@ fn agrees_with_itself(pool: &PoolHealth) {
     let nobody_serves = matches!(picture.mode, Mode::Down | Mode::Waiting);
     assert_eq!(serving == 0, nobody_serves, "{picture:?}");
     assert_eq!(picture.tier.is_none(), nobody_serves || picture.mode == Mode::Fallback);
-    assert_eq!(pool.next_deadline().is_some(), picture.mode == Mode::Waiting);
+    let someone_returns = picture.mode != Mode::Fallback && pool.members().iter().any(|member| member.ban().is_some());
+    assert_eq!(pool.next_deadline().is_some(), picture.mode == Mode::Waiting || someone_returns);
     if let Some(tier) = picture.tier {
         let of_tier = pool.members().iter().filter(|member| member.spec().tier == tier).count();
         assert_eq!(picture.total, of_tier);

@@ -13,6 +13,8 @@ impl PoolHealth {
     /// But a member that its name or its file of members has lost is remembered for [`Rules::memory`]: when it is there
     /// again, it is the member it was (case C65).
     pub fn reshape(&mut self, now: Duration, rules: Rules, members: Vec<Spec>) -> Vec<Change> {
+        let mut changes = Vec::new();
+        self.lapse(now, &mut changes);
         let had_proven = self.has_proven();
         let newest = self.next_id;
         let probes_stopped = self.rules.probed && !rules.probed;
@@ -21,7 +23,6 @@ impl PoolHealth {
         let mut known = self.by_key();
         let mut departed = std::mem::take(&mut self.departed);
         departed.forget(now);
-        let mut changes = Vec::new();
         let mut standings = Vec::with_capacity(members.len());
         for spec in members {
             let stayed = known.remove(&spec.key);
@@ -32,7 +33,7 @@ impl PoolHealth {
                 Some((mut member, standing)) => {
                     let before = member.state();
                     member.reload(now, &self.rules, spec);
-                    if unprobed && member.verdict() != Verdict::Healthy {
+                    if unprobed && member.judged() != Verdict::Healthy {
                         // Nobody is left to say that it is healthy.
                         member.restart(now, &self.rules);
                     }
@@ -96,6 +97,7 @@ impl Member {
         }
         self.settle_mark(rules);
         self.rejudge(now, rules.judge);
+        self.rule(now, rules.eject.as_ref());
         if let Some(admin) = file_says {
             self.admit(now, rules, admin);
         }

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Aggregate;
+use super::{Aggregate, Eject};
 
 /// Everything that decides verdicts and standings in one pool.
 #[derive(Debug, Clone, PartialEq)]
@@ -30,6 +30,8 @@ pub struct Rules {
     pub gates: Gates,
     /// How long a member that drains goes on serving clients that are bound to it (health.md §7).
     pub drain: Duration,
+    /// When traffic ejects; `None`: it never does.
+    pub eject: Option<Eject>,
     /// False with `probe: off`: nobody is ever probed, and members start healthy.
     pub probed: bool,
     /// How long a member that its name or its file has lost is remembered: it returns with what was known of it
@@ -53,6 +55,7 @@ impl Default for Rules {
             aggregate: None,
             gates: Gates::default(),
             drain: Duration::from_secs(600),
+            eject: None,
             probed: true,
             memory: Duration::from_secs(300),
             rolls: Vec::new(),

@@ -6,7 +6,8 @@
 use std::time::Duration;
 
 use super::{
-    Admin, Change, Initial, Judge, Key, Member, MemberId, Outcome, PoolHealth, Reason, Rules, Sample, Spec, Standing,
+    Admin, Broken, Change, Charge, Failure, Initial, Judge, Key, Member, MemberId, Outcome, PoolHealth, Reason, Rules,
+    Sample, Spec, Standing,
 };
 
 /// A pool under test.
@@ -19,6 +20,8 @@ pub(super) struct Trial {
 pub(super) enum Act {
     Sample(usize, Sample),
     Admin(usize, Admin),
+    Charge(usize, Charge),
+    Vouch(usize),
     Reload(Rules, Vec<Spec>),
     Wait,
 }
@@ -46,6 +49,14 @@ pub(super) fn inconclusive(member: usize) -> Act {
 
 pub(super) fn admin(member: usize, admin: Admin) -> Act {
     Act::Admin(member, admin)
+}
+
+pub(super) fn charge(member: usize, reason: Reason) -> Act {
+    Act::Charge(member, Charge { last: Failure { reason, status: None }, by: Broken::InARow(5) })
+}
+
+pub(super) fn vouch(member: usize) -> Act {
+    Act::Vouch(member)
 }
 
 pub(super) fn ms(ms: u64) -> Duration {
@@ -91,6 +102,8 @@ impl Trial {
                 self.pool.observe(now, id, fingerprint, sample)
             }
             Act::Admin(member, admin) => self.pool.administer(now, self.member(member).id(), admin),
+            Act::Charge(member, charge) => self.pool.charge(now, self.member(member).id(), charge),
+            Act::Vouch(member) => self.pool.vouch(now, self.member(member).id()),
             Act::Reload(rules, specs) => self.pool.reshape(now, rules, specs),
             Act::Wait => self.pool.advance(now),
         };

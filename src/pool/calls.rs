@@ -28,6 +28,13 @@ pub(super) struct Doubt {
     rests_until: AtomicU64,
 }
 
+impl Calls {
+    /// Somebody is to look.
+    pub(super) fn stir(&self) {
+        self.stirred.notify_one();
+    }
+}
+
 impl Doubt {
     /// True where nobody was called for it yet and a probe can be had.
     fn rises(&self, now: Duration) -> bool {

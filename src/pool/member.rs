@@ -5,7 +5,7 @@ use std::sync::atomic::{
     AtomicBool, AtomicU32, AtomicU64,
     Ordering::{Relaxed, SeqCst},
 };
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -13,6 +13,7 @@ use tokio::sync::Notify;
 use super::calls::Doubt;
 use super::form::LiveForm;
 use super::hall::{Hall, PackedCapacity, requests};
+use super::lately::Lately;
 use super::seats::Seats;
 use super::tally::MemberTally;
 use crate::balance::Form;
@@ -66,6 +67,8 @@ struct Aside {
     tally: MemberTally,
     doubt: Doubt,
     has_fallen: AtomicBool,
+    /// Only where traffic may eject.
+    lately: OnceLock<Box<Lately>>,
 }
 
 impl Member {
@@ -173,14 +176,19 @@ impl Member {
         &self.aside.tally
     }
 
+    /// What traffic has seen of it.
+    pub(super) fn lately(&self) -> &Lately {
+        self.aside.lately.get_or_init(Box::default)
+    }
+
     /// Whether it is unhealthy as one that does not answer.
     pub fn has_fallen(&self) -> bool {
         self.aside.has_fallen.load(SeqCst)
     }
 
-    /// Says whether it is.
-    pub(super) fn set_fallen(&self, fallen: bool) {
-        self.aside.has_fallen.store(fallen, SeqCst);
+    /// Says whether it is, and answers whether it was.
+    pub(super) fn set_fallen(&self, fallen: bool) -> bool {
+        self.aside.has_fallen.swap(fallen, SeqCst)
     }
 
     /// What traffic thinks of it.

@@ -15,6 +15,7 @@ mod form;
 #[cfg(test)]
 mod full;
 mod hall;
+mod lately;
 mod lease;
 mod link;
 mod member;
@@ -65,7 +66,9 @@ use shadow::Would;
 
 use crate::balance::Policy;
 use crate::config::Capacity;
-use crate::health::{Admin, Change, Class, MemberId, Pace, PoolHealth, Sample, State, Verdict};
+use crate::health::{
+    Admin, Change, Charge, Class, Eject, Failure, MemberId, Pace, PoolHealth, Sample, Standing, State, Verdict,
+};
 use crate::telemetry::{Event, Kind, Trial};
 
 /// Requests that may wait for a first verdict at once; one too many is refused (health.md §2).
@@ -95,6 +98,15 @@ pub struct Heard {
     pub pace: Pace,
     /// What was announced where the member has become unhealthy by it.
     pub fall: Option<Arc<Event>>,
+}
+
+/// Whether anybody probes a pool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Probed {
+    /// The prober does.
+    Regularly,
+    /// It has no probe.
+    Never,
 }
 
 /// Who asks for a member.
@@ -280,13 +292,61 @@ impl Pool {
         board.roster_is_stale |= latency_changed && matches!(board.policy, Policy::Fastest { .. });
         let is_due = board.new_roster_is_due(now);
         let told = self.publish(&mut board, now, &changes, would, is_due);
+        self.look_for_fall(&board, id);
         let fell =
             |change: &Change| matches!(change, Change::Verdict { member, to: Verdict::Unhealthy, .. } if *member == id);
         let is_of_it =
             |event: &Arc<Event>| event.kind == Kind::Member && event.to.as_deref() == Some(Verdict::Unhealthy.as_str());
-        // A probe turns one verdict.
+        // A probe turns one verdict to unhealthy.
         let fall = told.into_iter().find(is_of_it).filter(|_| changes.iter().any(fell));
         Some(Heard { pace, fall })
+    }
+
+    /// A request that has `lease` has failed by its member's doing, where traffic may eject by these rules. What was sent in
+    /// the fallback charges nobody: there whoever is unfit has its share all the same (health.md §4).
+    pub fn fails(&self, now: Duration, lease: &Lease, failure: Failure, rules: &Eject) {
+        if lease.standing() == Standing::Fallback {
+            return;
+        }
+        let member = lease.member();
+        let Some(by) = rules.is_broken(member.lately().fails(now, rules.window)) else { return };
+        member.lately().forget();
+        self.charge(now, member.id(), Charge { last: failure, by });
+    }
+
+    /// One has succeeded. Without probes nobody else can say that a member is fit: there it ends the fallback.
+    pub fn succeeds(&self, now: Duration, lease: &Lease, rules: &Eject, probed: Probed) {
+        lease.member().lately().succeeds(now, rules.window);
+        if lease.standing() == Standing::Fallback && probed == Probed::Never {
+            self.vouch(now, lease.member().id());
+        }
+    }
+
+    /// Traffic charges a member.
+    pub fn charge(&self, now: Duration, id: MemberId, charge: Charge) {
+        let mut board = self.board();
+        let is_out = |board: &Board| board.health.member(id).is_some_and(|member| member.ban().is_some());
+        let was_out = is_out(&board);
+        let would = board.shadow.as_mut().map(|shadow| shadow.step(|health| health.charge(now, id, charge)));
+        let changes = board.health.charge(now, id, charge);
+        if is_out(&board) && !was_out {
+            let live = board.health.index_of(id).map(|index| &board.members[index]);
+            live.into_iter().for_each(|member| member.tally().is_banned());
+        }
+        let is_due = board.new_roster_is_due(now);
+        self.publish(&mut board, now, &changes, would, is_due);
+        self.look_for_fall(&board, id);
+        // The time of one that was unhealthy already runs too.
+        self.calls.stir();
+    }
+
+    /// A request to a member has succeeded, in a pool that nobody probes.
+    pub fn vouch(&self, now: Duration, id: MemberId) {
+        let mut board = self.board();
+        let would = board.shadow.as_mut().map(|shadow| shadow.step(|health| health.vouch(now, id)));
+        let changes = board.health.vouch(now, id);
+        let is_due = board.new_roster_is_due(now);
+        self.publish(&mut board, now, &changes, would, is_due);
     }
 
     /// An operator's word on a member; false when there is no such member.
@@ -303,7 +363,7 @@ impl Pool {
         true
     }
 
-    /// Lets time pass: ends the wait of a cold start once its deadline is over.
+    /// Lets time pass: ends the wait of a cold start once its deadline is over, and passive ejections likewise.
     pub fn advance(&self, now: Duration) {
         let mut board = self.board();
         let changes = board.health.advance(now);
@@ -321,7 +381,7 @@ impl Pool {
 
     /// Until when requests wait that come now; `None`: they do not.
     pub fn waits_until(&self) -> Option<Duration> {
-        self.board().health.next_deadline()
+        self.board().health.first_verdicts_by()
     }
 
     /// Whether the first verdicts are in, or have been waited for long enough. It stays so over reloads, unless one leaves
@@ -358,6 +418,10 @@ impl Pool {
             return Vec::new();
         }
         self.show(board, now);
+        if !changes.is_empty() && board.health.next_deadline().is_some() {
+            // With the fallback ends that time brings nobody back.
+            self.calls.stir();
+        }
         // A latency alone changes who is picked, and nothing that anyone else goes by.
         let told = if changes.is_empty() { Vec::new() } else { self.tell(board, now, changes) };
         self.tell_observed(board, would, &told);
@@ -404,13 +468,20 @@ impl Pool {
                 let Some(index) = board.health.index_of(member) else { return };
                 let (judged, live) = (&board.health.members()[index], &board.members[index]);
                 live.tally().verdict_becomes(to, judged.cause());
-                let falls = to == Verdict::Unhealthy && judged.class() == Some(Class::Unreachable);
-                live.set_fallen(falls);
-                if falls {
-                    self.call_away_from(live);
-                }
+                self.look_for_fall(board, member);
             }
             _ => {}
+        }
+    }
+
+    /// Has requests leave a member that is unhealthy as one that does not answer, once: it may be unhealthy for another reason
+    /// already when it becomes that.
+    fn look_for_fall(&self, board: &Board, id: MemberId) {
+        let Some(index) = board.health.index_of(id) else { return };
+        let (judged, live) = (&board.health.members()[index], &board.members[index]);
+        let falls = judged.verdict() == Verdict::Unhealthy && judged.class() == Some(Class::Unreachable);
+        if !live.set_fallen(falls) && falls {
+            self.call_away_from(live);
         }
     }
 

@@ -154,7 +154,7 @@ impl Pool {
             // Turns that stay in step with reloads would favour a member for ever (case C44).
             self.turn.store(fastrand::usize(..), Relaxed);
         }
-        board.settles_at = match board.health.next_deadline() {
+        board.settles_at = match board.health.first_verdicts_by() {
             Some(deadline) => deadline,
             // A newcomer beside those who serve is no reason to be taken out of service, nor is any reload.
             None if was_settled => now,

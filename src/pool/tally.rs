@@ -75,6 +75,7 @@ pub struct MemberTally {
     failures: Rare<{ Reason::ALL.len() + 1 }>,
     resets: AtomicU64,
     hastened: AtomicU64,
+    bans: AtomicU64,
 }
 
 impl MemberTally {
@@ -97,6 +98,16 @@ impl MemberTally {
     /// A probe of it was asked for, since traffic had met it failing.
     pub fn probe_is_hastened(&self) {
         self.hastened.fetch_add(1, Relaxed);
+    }
+
+    /// Traffic has put it out.
+    pub(super) fn is_banned(&self) {
+        self.bans.fetch_add(1, Relaxed);
+    }
+
+    /// How often traffic has put it out.
+    pub fn bans(&self) -> u64 {
+        self.bans.load(Relaxed)
     }
 
     /// Probes that were asked for so.

@@ -222,7 +222,7 @@ enum Act {
     Sample(usize, Sample),
     Admin(usize, Admin),
     Advance,
-    Reload(Plan),
+    Reload(Box<Plan>),
 }
 
 fn admins() -> impl Strategy<Value = Admin> {
@@ -271,7 +271,7 @@ fn acts() -> impl Strategy<Value = Vec<(u64, Act)>> {
         40 => (0_usize..6, samples()).prop_map(|(member, sample)| Act::Sample(member, sample)),
         6 => (0_usize..6, admins()).prop_map(|(member, admin)| Act::Admin(member, admin)),
         2 => Just(Act::Advance),
-        2 => any_plan().prop_map(Act::Reload),
+        2 => any_plan().prop_map(|plan| Act::Reload(Box::new(plan))),
     ];
     prop::collection::vec((prop::sample::select(vec![0, 1, 400]), act), 1..60)
 }
@@ -282,7 +282,7 @@ fn play(pool: &Pool, now: Duration, act: Act) {
         Act::Sample(n, sample) => nth(n).into_iter().for_each(|id| report(pool, now, id, sample.clone())),
         Act::Admin(n, admin) => nth(n).into_iter().for_each(|id| assert!(pool.administer(now, id, admin))),
         Act::Advance => pool.advance(now),
-        Act::Reload(plan) => pool.reshape(now, plan),
+        Act::Reload(plan) => pool.reshape(now, *plan),
     }
 }
 

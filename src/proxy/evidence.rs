@@ -6,7 +6,7 @@
 //! Not here: whose fault a failure was ([`blame`](super::blame)), and what comes of evidence (`pool`, `health`).
 
 use super::blame::{Blame, Fault};
-use crate::health::Reason;
+use crate::health::{Failure, Reason};
 use crate::telemetry::AttemptResult;
 
 /// What an attempt says of its member.
@@ -14,8 +14,8 @@ use crate::telemetry::AttemptResult;
 pub enum Evidence {
     /// It answered.
     Success,
-    /// It failed, in the words of a probe.
-    Failure(Reason),
+    /// It failed.
+    Failure(Failure),
     /// Nothing: it was not the member's doing, or not known to be.
     Nothing,
 }
@@ -35,7 +35,7 @@ pub enum Came {
 /// is: a client that has found one must not be able to turn it against every member.
 pub fn of_answer(status: u16) -> Evidence {
     match status {
-        502..=504 => Evidence::Failure(Reason::Status),
+        502..=504 => Evidence::Failure(Failure { reason: Reason::Status, status: Some(status) }),
         _ => Evidence::Success,
     }
 }
@@ -44,18 +44,23 @@ pub fn of_answer(status: u16) -> Evidence {
 pub fn of_failure(fault: Fault, came: Came) -> Evidence {
     match (fault.blame, came) {
         (Blame::Client | Blame::Proxy, _) | (Blame::Member, Came::ToAnswer | Came::ToIdleRace) => Evidence::Nothing,
-        (Blame::Member, Came::Short) => match fault.result {
-            AttemptResult::ConnectFailed => Evidence::Failure(Reason::Refused),
-            AttemptResult::ConnectTimeout => Evidence::Failure(Reason::ConnectTimeout),
-            AttemptResult::Tls => Evidence::Failure(Reason::Tls),
-            AttemptResult::Reset => Evidence::Failure(Reason::Reset),
-            AttemptResult::Timeout => Evidence::Failure(Reason::Timeout),
-            AttemptResult::Protocol => Evidence::Failure(Reason::Protocol),
-            // Its probe has said it already, or nobody knows.
-            AttemptResult::Rescued | AttemptResult::Ok | AttemptResult::ClientAborted | AttemptResult::Abandoned => {
-                Evidence::Nothing
-            }
-        },
+        (Blame::Member, Came::Short) => {
+            reason(fault.result).map_or(Evidence::Nothing, |reason| Evidence::Failure(Failure { reason, status: None }))
+        }
+    }
+}
+
+/// What a probe would have called it.
+fn reason(result: AttemptResult) -> Option<Reason> {
+    match result {
+        AttemptResult::ConnectFailed => Some(Reason::Refused),
+        AttemptResult::ConnectTimeout => Some(Reason::ConnectTimeout),
+        AttemptResult::Tls => Some(Reason::Tls),
+        AttemptResult::Reset => Some(Reason::Reset),
+        AttemptResult::Timeout => Some(Reason::Timeout),
+        AttemptResult::Protocol => Some(Reason::Protocol),
+        // Its probe has said it already, or nobody knows.
+        AttemptResult::Rescued | AttemptResult::Ok | AttemptResult::ClientAborted | AttemptResult::Abandoned => None,
     }
 }
 
@@ -68,7 +73,7 @@ mod tests {
     fn three_statuses_are_evidence_and_every_other_answer_a_success() {
         let failed: Vec<u16> = (100..=599).filter(|status| of_answer(*status) != Evidence::Success).collect();
         assert_eq!(failed, [502, 503, 504]);
-        assert_eq!(of_answer(503), Evidence::Failure(Reason::Status));
+        assert_eq!(of_answer(503), Evidence::Failure(Failure { reason: Reason::Status, status: Some(503) }));
     }
 
     #[test]
@@ -87,7 +92,8 @@ mod tests {
                     let fault = Fault { blame, stage: Stage::Exchange, result, refusal: None };
                     let reason = members.iter().find(|(word, _)| *word == result).map(|(_, reason)| *reason);
                     let counts = blame == Blame::Member && came == Came::Short;
-                    let expected = reason.filter(|_| counts).map_or(Evidence::Nothing, Evidence::Failure);
+                    let failure = |reason| Evidence::Failure(Failure { reason, status: None });
+                    let expected = reason.filter(|_| counts).map_or(Evidence::Nothing, failure);
                     assert_eq!(of_failure(fault, came), expected, "{fault:?} {came:?}");
                 }
             }

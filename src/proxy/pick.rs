@@ -157,7 +157,7 @@ impl Wait<'_> {
     async fn for_verdicts(&self) -> Result<Option<Lease>, Refusal> {
         let pool = self.pool;
         let mut seat = None;
-        let mut patience = pool.next_deadline().map_or(PATIENCE, |deadline| deadline.saturating_sub(self.since));
+        let mut patience = pool.waits_until().map_or(PATIENCE, |deadline| deadline.saturating_sub(self.since));
         loop {
             let mut changed = pin!(pool.changed());
             // From here on a change is not missed.

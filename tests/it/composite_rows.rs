@@ -173,3 +173,22 @@ fn the_signal_is_the_producers_own() {
     assert_eq!(proxy.get("/served").status, 200);
     assert_eq!(proxy.get(PLACE).status, 503);
 }
+
+/// C7: outlier detection exists beside it: what traffic meets makes a member unhealthy however green its probes, and that
+/// counts in the composite as any verdict does.
+#[test]
+fn outlier_detection_is_a_second_signal_beside_it() {
+    let web = origins(2);
+    web[0].when(When::traffic(), Answer::status(503));
+    let passive = "passive: { eject: { consecutive: 3, base: 10m, max: 10m } }, aggregate: { min_healthy: 2 }";
+    let composites = format!("{{ region: {{ sources: [web], publish: {{ path: {PLACE} }} }} }}");
+    let proxy = Proxy::start(&config(&[pool("web", &web, passive)], &composites));
+    await_published(&proxy, "HEALTHY");
+    let probes = web[0].probe_count();
+    (0..6).for_each(|n| drop(proxy.get(&format!("/{n}"))));
+    await_published(&proxy, "UNHEALTHY");
+    assert_eq!(proxy.member("web", &web[0].address())["ejected_because"], "passive");
+    eventually("its probes go on and pass", || web[0].probe_count() > probes + 2);
+    assert_eq!(proxy.member("web", &web[0].address())["standing"], "ejected");
+    assert_eq!(proxy.get(PLACE).status, 503);
+}

@@ -70,6 +70,22 @@ fn each_member_that_is_out_is_told_with_why_in_a_sentence() {
 }
 
 #[test]
+fn member_that_traffic_has_put_out_is_told_with_what_it_met_and_until_when() {
+    let (ill, good) = (Origin::start(), Origin::start());
+    let proxy = Proxy::of(&[&ill, &good], "passive: { eject: { consecutive: 3, base: 10m, max: 10m } }");
+    proxy.await_all_healthy();
+    ill.when(When::traffic(), Answer::status(503));
+    (0..6).for_each(|_| drop(proxy.get("/x")));
+    let said = explained(&proxy, "url=http://a.test/x");
+    let words = [
+        "ejected by traffic since ",
+        " UTC: 3 failures in a row, last: 503; out until ",
+        " UTC; offence 1; cap 1, out 1",
+    ];
+    assert_why(&said, &ill, "out", &words);
+}
+
+#[test]
 fn a_look_takes_no_turn_and_no_seat_and_counts_nothing() {
     let origins: [Origin; 3] = std::array::from_fn(|_| Origin::start());
     let proxy = Proxy::of(&origins.each_ref(), "max_in_flight: 2\n");

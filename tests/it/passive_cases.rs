@@ -133,6 +133,98 @@ fn preset(keys: &str) -> String {
     keys.strip_prefix("preset: ").map_or(String::new(), |name| format!("preset: {name}\n"))
 }
 
+/// Green probes at one that fails its traffic, and another member that does not.
+fn failing_and_good(eject: &str) -> (Origin, Origin, Proxy) {
+    let (bad, good) = (Origin::start(), Origin::start());
+    let keys =
+        format!("probe: {{ path: /healthz, interval: 100ms, timeout: 100ms }}\npassive: {{ eject: {{ {eject} }} }}");
+    let proxy = Proxy::start(&config_of(&[bad.to_string(), good.to_string()], &keys));
+    proxy.await_all_healthy();
+    bad.when(When::path("/api"), Answer::status(503));
+    (bad, good, proxy)
+}
+
+#[test]
+fn member_that_fails_its_traffic_is_out_for_its_time_however_green_its_probes() {
+    let (bad, good, proxy) = failing_and_good("consecutive: 3, base: 10m, max: 10m");
+    (0..6).for_each(|_| drop(proxy.get("/api")));
+    proxy.await_standing(&bad, "ejected");
+    let event = proxy.await_event(0, &[("member", &bad.address()), ("to", "unhealthy")]);
+    assert_eq!(event.text("reason"), "status", "{}", event.raw);
+    assert_eq!(
+        event.text("detail"),
+        "traffic: 3 failures in a row, last: 503; offence 1, out for 600 s",
+        "{}",
+        event.raw
+    );
+    // Case C12: probes that pass do not bring it back, nor do those that fail.
+    bad.await_probes(5);
+    bad.next_probes((0..3).map(|_| Answer::status(500)));
+    bad.await_next_probes();
+    bad.await_probes(5);
+    let before = bad.traffic_count();
+    (0..20).for_each(|_| assert_eq!(proxy.get("/api").status, 200));
+    assert_eq!(bad.traffic_count(), before);
+    let member = proxy.member("web", &bad.address());
+    assert_eq!(
+        (&member["ejected_because"], &member["passive"]["offences"]),
+        (&"passive".into(), &1.into()),
+        "{member}"
+    );
+    assert_eq!(member["passive"]["detail"], "3 failures in a row, last: 503", "{member}");
+    assert!(member["passive"]["until"].is_string() && member["passive"]["since"].is_string(), "{member}");
+    assert!(proxy.member("web", &good.address())["passive"].is_null());
+    let series = format!("passive_ejections_total{{pool=\"web\",member=\"{}\"}}", bad.address());
+    assert_eq!(Scrape::of(&proxy).value(&series), 1.0);
+}
+
+#[test]
+fn time_brings_it_back_without_a_request_or_a_reload() {
+    let (bad, _good, proxy) = failing_and_good("consecutive: 3, base: 300ms, max: 1m");
+    (0..6).for_each(|_| drop(proxy.get("/api")));
+    let out = proxy.await_event(0, &[("member", &bad.address()), ("to", "unhealthy")]);
+    assert_eq!(out.text("reason"), "status");
+    proxy.await_event(0, &[("member", &bad.address()), ("to", "healthy"), ("from", "unhealthy")]);
+    proxy.await_standing(&bad, "healthy");
+    // A second offence is remembered.
+    (0..6).for_each(|_| drop(proxy.get("/api")));
+    eventually("it is out again, for longer", || {
+        proxy.events(&[("detail", "traffic: 3 failures in a row, last: 503; offence 2, out for 0.6 s")]).len() == 1
+    });
+}
+
+#[test]
+fn share_of_failures_ejects_where_successes_are_between_them() {
+    let (bad, _good, proxy) = failing_and_good("consecutive: 1000, ratio: 50%, min_requests: 10, base: 10m, max: 10m");
+    for _ in 0..20 {
+        proxy.get("/api");
+        proxy.get("/api");
+        proxy.get("/fine");
+        proxy.get("/fine");
+    }
+    let event = proxy.await_event(0, &[("member", &bad.address()), ("to", "unhealthy")]);
+    assert!(event.text("detail").contains(" failures of "), "{}", event.raw);
+}
+
+#[test]
+fn without_probes_the_first_success_ends_the_fallback() {
+    let (a, b) = (Origin::start(), Origin::start());
+    let keys = "probe: off\nmax_unhealthy_percent: 100\npassive: { eject: { consecutive: 2, base: 10m, max: 10m } }";
+    let proxy = Proxy::start(&config_of(&[a.to_string(), b.to_string()], keys));
+    [&a, &b].iter().for_each(|origin| origin.answer(Answer::status(503)));
+    eventually("both are unhealthy", || {
+        proxy.get("/");
+        proxy.pool("web")["mode"] == "fallback"
+    });
+    [&a, &b].iter().for_each(|origin| origin.answer(Answer::status(200)));
+    assert_eq!(proxy.get("/").status, 200);
+    proxy.await_mode("normal");
+    proxy.await_event(0, &[("kind", "member"), ("to", "healthy"), ("from", "unhealthy")]);
+    let mut standings = [&a, &b].map(|origin| proxy.member("web", &origin.address())["standing"].to_string());
+    standings.sort();
+    assert_eq!(standings, ["\"ejected\"", "\"healthy\""], "the other's time still runs");
+}
+
 // Case C12: what is the client's doing, or ours, is never held against a member. One test a way.
 
 const HELD: &str = "GET /held HTTP/1.1\r\nHost: a\r\n\r\n";

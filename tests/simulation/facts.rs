@@ -37,6 +37,8 @@ pub struct MemberFacts {
     pub last: Option<(Outcome, Duration)>,
     pub pace: Pace,
     pub leaves_at: Option<Duration>,
+    /// Until when traffic has put it out.
+    pub banned_until: Option<Duration>,
 }
 
 /// As the heart tells it.
@@ -58,6 +60,7 @@ pub fn told(heart: &PoolHealth) -> Facts {
         last: m.last_sample().map(|(sample, at)| (sample.outcome, at)),
         pace: m.pace(),
         leaves_at: picture.leaves_at(at),
+        banned_until: m.ban().map(|ban| ban.until),
     };
     Facts {
         mode: picture.mode,
@@ -91,6 +94,7 @@ pub fn reckoned(model: &Model, ids: &[MemberId]) -> Facts {
         last: fit.last,
         pace: fit.pace,
         leaves_at: model.leaves_at(life, fit),
+        banned_until: life.banned.until(),
     });
     Facts {
         mode: stand.mode,
@@ -99,19 +103,31 @@ pub fn reckoned(model: &Model, ids: &[MemberId]) -> Facts {
         ejected: stand.ejected,
         in_rotation: stand.in_rotation,
         total: stand.total,
-        next_deadline: (stand.mode == Mode::Waiting).then_some(model.deadline),
+        next_deadline: model.next_deadline(),
         members: members.collect(),
     }
 }
 
 /// What must have been announced, once each, between two observations, in a fixed order. `seen` is how everybody stood when
-/// last observed, those included who have left: who returns is compared with that.
-pub fn news(before: &Facts, seen: &BTreeMap<MemberId, MemberFacts>, after: &Facts) -> Vec<String> {
+/// last observed, those included who have left: who returns is compared with that. Those who had `returned` were healthy for
+/// the moment before whatever else happened.
+pub fn news(
+    before: &Facts,
+    seen: &BTreeMap<MemberId, MemberFacts>,
+    after: &Facts,
+    returned: &[MemberId],
+) -> Vec<String> {
     let mut news = vec![];
+    for member in returned.iter().copied().filter(|id| !after.members.iter().any(|m| m.id == *id)) {
+        news.push(Change::Verdict { member, from: Verdict::Unhealthy, to: Verdict::Healthy });
+    }
     for m in &after.members {
         let Some(was) = seen.get(&m.id) else { continue };
         let (member, stayed) = (m.id, before.members.iter().any(|w| w.id == m.id));
-        if was.verdict != m.verdict {
+        if returned.contains(&member) && m.verdict != Verdict::Healthy {
+            news.push(Change::Verdict { member, from: was.verdict, to: Verdict::Healthy });
+            news.push(Change::Verdict { member, from: Verdict::Healthy, to: m.verdict });
+        } else if was.verdict != m.verdict {
             news.push(Change::Verdict { member, from: was.verdict, to: m.verdict });
         } else if stayed
             && matches!(
@@ -168,6 +184,7 @@ pub fn words(facts: &Facts) -> Vec<String> {
         words.push(format!("{:?} {:?} pace", m.verdict, m.pace));
         words.extend(m.cause.map(|reason| format!("by {:?}", reason.class())));
         words.extend(m.leaves_at.map(|_| "serves its own".to_owned()));
+        words.extend(m.banned_until.map(|_| "by traffic".to_owned()));
         words.extend(m.unverified.then(|| "unverified".to_owned()));
         words.extend((m.verdict == Verdict::Unhealthy && !m.proven).then(|| "never healthy".to_owned()));
     }
@@ -179,7 +196,7 @@ pub fn words(facts: &Facts) -> Vec<String> {
 }
 
 /// What a good set of histories has seen: words of [`words`] and [`kinds`].
-pub const WORDS: [&str; 37] = [
+pub const WORDS: [&str; 38] = [
     "Down",
     "Waiting",
     "Fallback",
@@ -208,6 +225,7 @@ pub const WORDS: [&str; 37] = [
     "by Wrong",
     "by Slow",
     "serves its own",
+    "by traffic",
     "unverified",
     "never healthy",
     "the cap bites",
@@ -257,7 +275,7 @@ fn one_a_line(m: &MemberFacts) -> String {
     } = m;
     format!(
         "id {id:?}\nadmin {admin:?}\nverdict {verdict:?}\nproven {proven}\nunverified {unverified}\nstanding {standing:?}\n\
-         window {window:?}\nstreak {streak}\nlatency {latency:?}\nsince {since:?}\ncause {cause:?}\nleaves at {leaves_at:?}\nlast {:?}\npace {:?}",
-        m.last, m.pace
+         banned until {:?}\nwindow {window:?}\nstreak {streak}\nlatency {latency:?}\nsince {since:?}\ncause {cause:?}\nleaves at {leaves_at:?}\nlast {:?}\npace {:?}",
+        m.banned_until, m.last, m.pace
     )
 }

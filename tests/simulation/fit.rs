@@ -1,13 +1,18 @@
-//! What one member's whole life adds up to: health.md §2, read aloud.
+//! What one member's whole life adds up to: health.md §2, and §6 as far as a verdict goes, read aloud.
 
 use crate::model::Turn;
-use pulsegate::health::{Initial, Judge, Outcome, Pace, Reason, Verdict};
+use pulsegate::health::{Class, Initial, Judge, Outcome, Pace, Reason, Verdict};
 use std::time::Duration;
 
 /// A member's fitness, worked out from its whole life.
 #[derive(Debug, Clone)]
 pub struct Fit {
+    /// By every cause, in the end; on the way there the judge's alone.
     pub verdict: Verdict,
+    /// The judge's.
+    pub judged: Verdict,
+    /// What traffic put it out for.
+    pub out: Option<Reason>,
     /// Has been healthy at least once.
     pub proven: bool,
     /// The verdict is of another probe than the present one.
@@ -35,7 +40,7 @@ pub fn fit(turns: &[(usize, Duration, Turn)]) -> Fit {
     let (_, began, Turn::Born(initial, judge)) = turns[0] else { panic!("a life begins with a birth") };
     let mut f = Fit::born(began, initial, judge);
     for (_, at, turn) in &turns[1..] {
-        let before = f.verdict;
+        let (before, united) = (f.verdict, f.united());
         match turn {
             Turn::Born(initial, judge) => f = Fit { last: f.last, ..Fit::born(*at, *initial, *judge) },
             Turn::Judged { outcome, right } => f.judged(*at, *outcome, *right),
@@ -44,15 +49,20 @@ pub fn fit(turns: &[(usize, Duration, Turn)]) -> Fit {
             Turn::Unprobed if f.verdict == Verdict::Healthy => f.unverified = false,
             Turn::Unprobed => f = Fit { last: f.last, ..Fit::born(*at, Initial::Healthy, f.judge) },
             Turn::Judge(judge) => f.judged_by(*judge),
+            Turn::Out(reason) => f.out = Some(*reason),
+            Turn::Back => f.out = None,
         }
         f.proven |= f.verdict == Verdict::Healthy;
+        if f.united() != united {
+            f.since = *at;
+        }
         if f.verdict != before {
-            (f.since, f.pace) = (*at, Pace::Steady);
+            f.pace = Pace::Steady;
             // "the fail that made it unhealthy, until it is healthy again"
             f.cause = f.last_fail.filter(|_| f.verdict == Verdict::Unhealthy);
         }
     }
-    f
+    Fit { verdict: f.united(), judged: f.verdict, cause: f.worst(), ..f }
 }
 
 impl Fit {
@@ -64,6 +74,8 @@ impl Fit {
         };
         Fit {
             verdict,
+            judged: verdict,
+            out: None,
             proven: verdict == Verdict::Healthy,
             unverified: false,
             places: vec![initial != Initial::Unhealthy; size(judge)],
@@ -78,6 +90,21 @@ impl Fit {
             last_fail: None,
             first_pass_decides: initial == Initial::Probe,
         }
+    }
+
+    /// "a member is unhealthy once, whoever said so".
+    fn united(&self) -> Verdict {
+        if self.verdict == Verdict::Healthy && self.out.is_some() { Verdict::Unhealthy } else { self.verdict }
+    }
+
+    /// "several causes: the worst".
+    fn worst(&self) -> Option<Reason> {
+        let by_class = |reason: &Reason| match reason.class() {
+            Class::Unreachable => 0,
+            Class::Wrong => 1,
+            Class::Slow => 2,
+        };
+        [self.cause, self.out].into_iter().flatten().min_by_key(by_class)
     }
 
     fn judged(&mut self, at: Duration, outcome: Outcome, right: Option<Duration>) {

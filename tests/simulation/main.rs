@@ -7,8 +7,9 @@
 //!
 //! `PULSEGATE_SIM_SEED=17` replays one seed; `PULSEGATE_SIM_SEEDS=2000` plays that many instead of the usual ones.
 //!
-//! Not here: passive evidence, probes on a wire, time that passes by itself.
+//! Not here: what is evidence and how traffic is counted, probes on a wire, time that passes by itself.
 
+mod banned;
 mod dice;
 mod facts;
 mod fit;
@@ -20,7 +21,7 @@ mod world;
 
 use facts::{Facts, MemberFacts};
 use model::Model;
-use pulsegate::health::{MemberId, PoolHealth, Rules, Spec};
+use pulsegate::health::{Broken, Charge, Failure, MemberId, PoolHealth, Rules, Spec, Verdict};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -116,11 +117,21 @@ impl Pair {
             let before = self.facts.clone();
             let told = self.happen(now, event);
             self.check()?;
+            let returned: Vec<MemberId> = self.model.returned.iter().map(|life| self.ids[*life]).collect();
             if !told.iter().map(facts::rank).is_sorted() {
                 return Err(vec![format!("announced out of order: {told:?}")]);
             }
-            let (told, expected) = (facts::in_order(&told), facts::news(&before, &self.seen, &self.facts));
+            let expected = facts::news(&before, &self.seen, &self.facts, &returned);
+            let told = facts::in_order(&told);
             self.look();
+            // Who left in this step was back for the moment before.
+            for member in returned {
+                if !self.facts.members.iter().any(|m| m.id == member)
+                    && let Some(left) = self.seen.get_mut(&member)
+                {
+                    left.verdict = Verdict::Healthy;
+                }
+            }
             if told == expected {
                 Ok(facts::kinds(&told))
             } else {
@@ -131,6 +142,7 @@ impl Pair {
 
     fn happen(&mut self, now: Duration, event: &Event) -> Vec<pulsegate::health::Change> {
         let (heart, model) = (&mut self.heart, &mut self.model);
+        model.returned.clear();
         let id = |who: usize| self.ids.get(who).copied().unwrap_or(MemberId(u64::MAX));
         match event {
             Event::Sample { who, fingerprint, sample } => {
@@ -144,6 +156,15 @@ impl Pair {
             Event::Reload { rules, specs } => {
                 model.reshape(now, rules.clone(), specs.clone());
                 heart.reshape(now, rules.clone(), specs.clone())
+            }
+            Event::Charge { who, reason } => {
+                model.charge(now, *who, *reason);
+                let last = Failure { reason: *reason, status: None };
+                heart.charge(now, id(*who), Charge { last, by: Broken::InARow(5) })
+            }
+            Event::Vouch { who } => {
+                model.vouch(now, *who);
+                heart.vouch(now, id(*who))
             }
             Event::Time => {
                 model.advance(now);

@@ -5,9 +5,10 @@
 //! The one thing carried from step to step is who was ejected, because the text itself asks for it ("those already
 //! ejected keep their place").
 
+use crate::banned::Banned;
 use crate::fit::{Fit, fit};
 use crate::stand::{Stand, stand};
-use pulsegate::health::{Admin, Initial, Judge, Outcome, Reason, Rules, Sample, Spec, Verdict};
+use pulsegate::health::{Admin, Initial, Judge, Mode, Outcome, Reason, Rules, Sample, Spec, Verdict};
 use std::time::Duration;
 
 /// What happened to one member, in order.
@@ -23,6 +24,10 @@ pub enum Turn {
     Unprobed,
     /// The pool's judge changed to this one.
     Judge(Judge),
+    /// Traffic put it out for this.
+    Out(Reason),
+    /// Its time out is over.
+    Back,
 }
 
 /// One member: who it is and everything that happened to it.
@@ -34,6 +39,8 @@ pub struct Life {
     pub admin: Admin,
     /// (order among all events of the pool, time, what).
     pub turns: Vec<(usize, Duration, Turn)>,
+    /// What traffic holds against it.
+    pub banned: Banned,
     /// Whether its last sample was over the relative gate.
     over: bool,
     /// Since when it drains.
@@ -46,6 +53,8 @@ pub struct Model {
     pub lives: Vec<Life>,
     pub stand: Stand,
     pub deadline: Duration,
+    /// Who became healthy because time had passed, before whatever else the last step was.
+    pub returned: Vec<usize>,
     /// Who has left, until when it is remembered, and the judge it left under.
     departed: Vec<(Duration, Judge, Life)>,
     events: usize,
@@ -56,8 +65,16 @@ impl Model {
     pub fn new(now: Duration, rules: Rules, specs: Vec<Spec>) -> Model {
         let stand = stand(&rules, &[], &[], &[], true);
         let deadline = now + rules.initial_wait;
-        let mut model =
-            Model { rules: rules.clone(), lives: vec![], stand, deadline, departed: vec![], events: 0, born: 0 };
+        let mut model = Model {
+            rules: rules.clone(),
+            lives: vec![],
+            stand,
+            deadline,
+            returned: vec![],
+            departed: vec![],
+            events: 0,
+            born: 0,
+        };
         model.reshape(now, rules, specs);
         model
     }
@@ -69,18 +86,54 @@ impl Model {
             && sample.outcome != Outcome::Inconclusive
             && self.lives[at].admin != Admin::Disabled
         {
+            self.time_passes(now);
             let (outcome, over) = self.gated(at, sample);
             let total = sample.phases.total;
             let right = matches!(sample.outcome, Outcome::Pass | Outcome::Fail(Reason::Slow)).then_some(total);
             self.lives[at].over = over;
             self.lives[at].turns.push((self.events, now, Turn::Judged { outcome, right }));
+            if self.lives[at].banned.is_ended_by(now, outcome) {
+                self.back(now, at);
+            }
             self.settle(now);
         }
+    }
+
+    /// health.md §6: traffic charges a member.
+    pub fn charge(&mut self, now: Duration, id: usize, reason: Reason) {
+        self.events += 1;
+        self.time_passes(now);
+        if let Some(at) = self.lives.iter().position(|l| l.id == id)
+            && let Some(rules) = self.rules.eject
+            && self.lives[at].admin != Admin::Disabled
+            && fit(&self.lives[at].turns).proven
+            // "passive evidence seen in fallback adds no offence"
+            && self.stand.mode != Mode::Fallback
+            && self.lives[at].banned.until().is_none()
+        {
+            self.lives[at].banned.begins(now, &rules, self.rules.judge);
+            self.lives[at].turns.push((self.events, now, Turn::Out(reason)));
+        }
+        self.settle(now);
+    }
+
+    /// "in a pool without probes, the first successful request" ends the fallback.
+    pub fn vouch(&mut self, now: Duration, id: usize) {
+        self.events += 1;
+        self.time_passes(now);
+        if let Some(at) = self.lives.iter().position(|l| l.id == id)
+            && !self.rules.probed
+            && self.stand.mode == Mode::Fallback
+        {
+            self.back(now, at);
+        }
+        self.settle(now);
     }
 
     pub fn administer(&mut self, now: Duration, id: usize, admin: Admin) {
         self.events += 1;
         if let Some(at) = self.lives.iter().position(|l| l.id == id) {
+            self.time_passes(now);
             let active = |l: &Life| l.admin == Admin::Enabled && l.spec.weight > 0;
             let was_active = active(&self.lives[at]);
             self.order(now, at, admin);
@@ -95,12 +148,14 @@ impl Model {
     }
 
     pub fn advance(&mut self, now: Duration) {
+        self.time_passes(now);
         self.settle(now);
     }
 
     /// health.md §9.
     pub fn reshape(&mut self, now: Duration, rules: Rules, specs: Vec<Spec>) {
         self.events += 1;
+        self.time_passes(now);
         let had_proven = self.any_proven();
         let old = std::mem::take(&mut self.lives);
         let (left_under, born) = (self.rules.judge, self.born);
@@ -119,8 +174,9 @@ impl Model {
                 }
                 (None, None) => {
                     let turns = vec![(self.events, now, Turn::Born(self.initial(), self.rules.judge))];
-                    let id = self.born;
-                    self.lives.push(Life { id, admin: spec.admin, spec, turns, over: false, draining: None });
+                    let (id, banned) = (self.born, Banned::default());
+                    let life = Life { id, admin: spec.admin, spec, turns, banned, over: false, draining: None };
+                    self.lives.push(life);
                     self.born += 1;
                     continue;
                 }
@@ -128,9 +184,17 @@ impl Model {
             if life.spec.fingerprint != spec.fingerprint {
                 life.turns.push((self.events, now, Turn::Blank { probed: self.rules.probed }));
                 life.over = false;
+                life.banned.is_heard_anew(self.rules.judge);
             }
             life.turns.extend(judge.map(|j| (self.events, now, Turn::Judge(j))));
-            life.turns.extend(unprobed.then_some((self.events, now, Turn::Unprobed)));
+            if life.banned.is_ruled_by(self.rules.eject.as_ref(), self.rules.judge) {
+                life.turns.push((self.events, now, Turn::Back));
+            }
+            if unprobed {
+                let is_well = fit(&life.turns).judged == Verdict::Healthy;
+                life.turns.push((self.events, now, Turn::Unprobed));
+                life.banned = if is_well { life.banned } else { Banned::default() };
+            }
             let word = (life.spec.admin != spec.admin).then_some(spec.admin);
             life.spec = spec;
             self.lives.push(life);
@@ -172,6 +236,7 @@ impl Model {
                 Initial::Probe | Initial::Healthy => Initial::Probe,
             };
             life.turns.push((self.events, now, Turn::Born(initial, self.rules.judge)));
+            life.banned = Banned::default();
             life.over = false;
         }
         life.admin = admin;
@@ -203,15 +268,53 @@ impl Model {
         life.draining.filter(|_| serves && fit.verdict == Verdict::Healthy).map(|since| since + self.rules.drain)
     }
 
-    /// Everything again from every member's whole life, the time, and who was ejected before.
+    /// Everything again from every member's whole life, the time, and who was ejected before. Where that ends a fallback, time
+    /// counts again for those whose own was over.
     fn settle(&mut self, now: Duration) {
         for life in &mut self.lives {
             // "0 stands as `draining`".
             let drains = life.admin == Admin::Draining || life.admin == Admin::Enabled && life.spec.weight == 0;
             life.draining = if drains { life.draining.or(Some(now)) } else { None };
         }
-        let fits = self.fits();
-        self.stand = stand(&self.rules, &self.lives, &fits, &self.stand.out, now >= self.deadline);
+        let before = self.stand.out.clone();
+        self.stand = stand(&self.rules, &self.lives, &self.fits(), &before, now >= self.deadline);
+        if self.release(now) {
+            let between = self.stand.out.clone();
+            self.stand = stand(&self.rules, &self.lives, &self.fits(), &between, now >= self.deadline);
+        }
+    }
+
+    /// Before anything else happens.
+    fn time_passes(&mut self, now: Duration) {
+        let was: Vec<Fit> = self.fits();
+        self.release(now);
+        let is_back = |(was, is): (&Fit, &Fit)| was.verdict != is.verdict;
+        let back = was.iter().zip(&self.fits()).map(is_back).collect::<Vec<_>>();
+        self.returned = self.lives.iter().zip(back).filter(|(_, back)| *back).map(|(life, _)| life.id).collect();
+    }
+
+    /// Ends what is over; "a passive timer that runs out counts [in the fallback] only at that member's next passing probe".
+    fn release(&mut self, now: Duration) -> bool {
+        let over = |life: &Life| life.banned.until().is_some_and(|until| until <= now);
+        let released: Vec<usize> = match self.stand.mode {
+            Mode::Fallback => vec![],
+            _ => (0..self.lives.len()).filter(|at| over(&self.lives[*at])).collect(),
+        };
+        released.iter().for_each(|at| self.back(now, *at));
+        !released.is_empty()
+    }
+
+    fn back(&mut self, now: Duration, at: usize) {
+        self.lives[at].banned.ends();
+        self.lives[at].turns.push((self.events, now, Turn::Back));
+    }
+
+    /// When time alone changes something next.
+    pub fn next_deadline(&self) -> Option<Duration> {
+        let waits = (self.stand.mode == Mode::Waiting).then_some(self.deadline);
+        let returns = self.lives.iter().filter_map(|life| life.banned.until());
+        let returns = returns.filter(|_| self.stand.mode != Mode::Fallback);
+        returns.chain(waits).min()
     }
 
     /// What each member's life adds up to.

@@ -5,7 +5,7 @@ use crate::facts::{self, Facts};
 use crate::world::{Event, World, rules};
 use pulsegate::balance::Policy;
 use pulsegate::config::Observed;
-use pulsegate::health::{MemberId, Rules, Spec};
+use pulsegate::health::{Broken, Charge, Failure, MemberId, Rules, Spec};
 use pulsegate::pool::{Audience, Limits, Plan, Pool};
 use pulsegate::telemetry::Event as Told;
 use std::sync::Arc;
@@ -33,6 +33,11 @@ impl Stage {
             }
             Event::Order { who, admin } => drop(self.pool.administer(now, MemberId(*who as u64), *admin)),
             Event::Reload { rules, specs } => self.pool.reshape(now, plan(rules, tried, specs)),
+            Event::Charge { who, reason } => {
+                let last = Failure { reason: *reason, status: None };
+                self.pool.charge(now, MemberId(*who as u64), Charge { last, by: Broken::InARow(5) });
+            }
+            Event::Vouch { who } => self.pool.vouch(now, MemberId(*who as u64)),
             Event::Time => self.pool.advance(now),
         }
     }

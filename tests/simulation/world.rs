@@ -2,7 +2,7 @@
 
 use crate::dice::Dice;
 use pulsegate::health::{
-    Admin, Gates, Initial, Judge, Key, OnAllUnhealthy, Outcome, Phases, Reason, Rules, Sample, Spec,
+    Admin, Eject, Gates, Initial, Judge, Key, OnAllUnhealthy, Outcome, Phases, Reason, Rules, Sample, Spec,
 };
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -14,6 +14,10 @@ pub enum Event {
     Sample { who: usize, fingerprint: u64, sample: Sample },
     /// An operator's word.
     Order { who: usize, admin: Admin },
+    /// Traffic has met the member failing too often.
+    Charge { who: usize, reason: Reason },
+    /// A request to the member has succeeded.
+    Vouch { who: usize },
     /// A reload.
     Reload { rules: Rules, specs: Vec<Spec> },
     /// Nothing but time.
@@ -77,6 +81,13 @@ impl World {
             self.luck[name] = self.dice.one_of(&LUCK);
         }
         let throw = if self.calm && self.dice.chance(70) { self.dice.below(83) } else { self.dice.below(100) };
+        if self.rules.eject.is_some() && self.dice.chance(15) {
+            let who = if self.dice.chance(3) { self.dice.one_of(&self.probes).0 } else { self.dice.one_of(members) };
+            return match self.dice.below(4) {
+                0 => Event::Vouch { who },
+                _ => Event::Charge { who, reason: self.dice.one_of(&CHARGES) },
+            };
+        }
         match throw {
             0..=82 if self.rules.probed => self.sample(members),
             83..=87 => Event::Order {
@@ -127,14 +138,15 @@ impl World {
 
     fn exchange_a_rule(&mut self) {
         let other = rules(&mut self.dice);
-        match self.dice.below(8) {
+        match self.dice.below(9) {
             0 => self.rules.initial = other.initial,
             1 => self.rules.initial_wait = other.initial_wait,
             2 => self.rules.max_unhealthy_percent = other.max_unhealthy_percent,
             3 => self.rules.min_ejected = other.min_ejected,
             4 => self.rules.on_all_unhealthy = other.on_all_unhealthy,
             5 => self.rules.probed = other.probed,
-            6 => self.rules.tier_min_healthy_percent = other.tier_min_healthy_percent,
+            6 => self.rules.eject = other.eject,
+            7 => self.rules.tier_min_healthy_percent = other.tier_min_healthy_percent,
             _ => self.rules.gates = other.gates,
         }
     }
@@ -195,6 +207,7 @@ const REASONS: [Reason; 13] = [
     Reason::TooLarge,
     Reason::Slow,
 ];
+const CHARGES: [Reason; 3] = [Reason::Reset, Reason::Status, Reason::Timeout];
 const LUCK: [usize; 5] = [0, 10, 60, 100, 100];
 const WEIGHTS: [u32; 12] = [1, 1, 1, 1, 1, 1, 1, 1, 2, 100, 1000, 0];
 const TIERS: [u8; 7] = [0, 0, 0, 0, 1, 1, 2];
@@ -233,6 +246,12 @@ pub fn rules(dice: &mut Dice) -> Rules {
         aggregate: None,
         gates,
         drain: Duration::from_millis(dice.one_of(&[0, 400, 5_000])),
+        eject: dice.chance(50).then(|| Eject {
+            base: Duration::from_millis(dice.one_of(&[50, 300, 1000])),
+            max: Duration::from_millis(dice.one_of(&[1000, 2000, 10_000])),
+            probe_clears: dice.chance(30),
+            ..Eject::default()
+        }),
         probed: !dice.chance(5),
         memory: Duration::from_millis(dice.one_of(&[0, 400, 5_000, 60_000])),
         rolls: Vec::new(),

@@ -8,7 +8,7 @@ use utoipa::openapi::schema::{ObjectBuilder, Type};
 use super::why::Chance;
 use crate::balance::Policy;
 use crate::control::Control;
-use crate::health::{self, Admin, MemberId, PoolHealth, Sample, Standing, Verdict, Window};
+use crate::health::{self, Admin, Ban, MemberId, PoolHealth, Sample, Standing, Verdict, Window};
 use crate::pool::{self, Binding, Choice, Foreseen, Member, Shadow};
 use crate::proxy::{Claim, CompositeView, Led};
 
@@ -32,10 +32,14 @@ pub struct Would {
 /// What the heart knows of one.
 #[derive(Debug)]
 pub struct Known {
-    /// What its judge says.
+    /// What its judge says, and traffic.
     pub verdict: Verdict,
     /// Since when.
     pub since: Duration,
+    /// What its judge alone says.
+    pub judged: Verdict,
+    /// What traffic holds against it.
+    pub ban: Option<Ban>,
     /// What is wanted of it.
     pub admin: Admin,
     /// Since when.
@@ -88,6 +92,8 @@ impl Known {
         Known {
             verdict: member.verdict(),
             since: member.since(),
+            judged: member.judged(),
+            ban: member.ban().cloned(),
             admin: member.admin(),
             admin_since: member.admin_since(),
             draining_since: member.draining_since(),

@@ -8,7 +8,7 @@ use crate::balance::{Memory, Policy};
 use crate::clock;
 use crate::config::Listener;
 use crate::health::failover::Ability;
-use crate::health::{Admin, Mode, Outcome, Picture, Standing};
+use crate::health::{Admin, Ban, Mode, Outcome, Picture, Standing, Verdict};
 use crate::pool::{Choice, Foreseen, Member};
 use crate::proxy::{Claim, End, Fate, Led};
 use crate::route::{Host, Route};
@@ -224,7 +224,10 @@ fn out(led: &Led, known: &Known, live: &Member, standing: Standing) -> String {
             format!("without an address: {trouble}")
         }
         Standing::Ejected if picture.mode == Mode::Down => format!("nobody may serve: {}", evidence(known)),
-        Standing::Ejected => format!("ejected, {}; {}", evidence(known), cap(picture)),
+        Standing::Ejected => match by_traffic_alone(known) {
+            Some(ban) => format!("ejected {}; {}", by_traffic(ban), cap(picture)),
+            None => format!("ejected, {}; {}", evidence(known), cap(picture)),
+        },
         Standing::Unknown if known.window.shown == 0 => "unknown: no probe of it has ended yet".to_owned(),
         Standing::Unknown => format!("unknown: no probe has passed yet; {}", samples(known)),
         Standing::Standby => match picture.tier {
@@ -332,7 +335,22 @@ fn load(live: &Member) -> String {
 
 /// `unhealthy since 12:03:11 UTC: 2 of 5 passed, last: 503, expected 200-299, after 1.2 ms`.
 fn evidence(known: &Known) -> String {
-    format!("{} since {}: {}", known.verdict.as_str(), moment(known.since), samples(known))
+    if let Some(ban) = by_traffic_alone(known) {
+        return format!("{} {}; {}", known.verdict.as_str(), by_traffic(ban), samples(known));
+    }
+    let judged = format!("{} since {}: {}", known.verdict.as_str(), moment(known.since), samples(known));
+    known.ban.as_ref().map_or(judged.clone(), |ban| format!("{judged}; and {}", by_traffic(ban)))
+}
+
+/// The passive ejection of a member that its judge calls healthy.
+fn by_traffic_alone(known: &Known) -> Option<&Ban> {
+    known.ban.as_ref().filter(|_| known.judged == Verdict::Healthy)
+}
+
+/// `by traffic since 12:03:11 UTC: 5 failures in a row, last: 503; out until 12:03:41 UTC; offence 1`.
+fn by_traffic(ban: &Ban) -> String {
+    let (since, until) = (moment(ban.since), moment(ban.until));
+    format!("by traffic since {since}: {}; out until {until}; offence {}", ban.charge.words(), ban.offences)
 }
 
 fn samples(known: &Known) -> String {

@@ -75,6 +75,9 @@ pub fn probes(page: &mut Page, pools: &[PoolFacts], now: Duration) {
             }
         }
     });
+    each(page, &metrics::PASSIVE_EJECTIONS, pools, |member| {
+        Some(member.live.tally().bans()).filter(|bans| *bans > 0).map(count)
+    });
     each(page, &metrics::PROBES_HASTENED, pools, |member| {
         Some(member.live.tally().hastened()).filter(|hastened| *hastened > 0).map(count)
     });

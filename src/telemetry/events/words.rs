@@ -4,7 +4,7 @@
 //! characters escaped.
 
 use super::{Event, Kind, Moves, Severity};
-use crate::health::{Admin, Change, Key, Member, MemberId, Mode, Picture, PoolHealth, Standing, Verdict};
+use crate::health::{Admin, Ban, Change, Key, Member, MemberId, Mode, Picture, PoolHealth, Standing, Verdict};
 use crate::telemetry::json::Shown;
 use crate::telemetry::record::in_millis;
 
@@ -367,9 +367,18 @@ fn label(key: &Key) -> String {
 /// Why a member is unhealthy: the word, and the words of its last sample where that is the fail that made it so.
 fn cause(member: &Member) -> (Option<&'static str>, Option<String>) {
     let Some(reason) = member.cause() else { return (None, None) };
+    if let Some(ban) = member.ban().filter(|_| member.judged() == Verdict::Healthy) {
+        return (Some(reason.as_str()), Some(by_traffic(ban)));
+    }
     let detail = member.last_sample().filter(|(sample, _)| sample.outcome == crate::health::Outcome::Fail(reason));
     let detail = detail.map(|(sample, _)| Shown(&sample.detail).to_string()).filter(|detail| !detail.is_empty());
     (Some(reason.as_str()), detail)
+}
+
+/// `traffic: 5 failures in a row, last: 503; offence 1, out for 30 s`.
+fn by_traffic(ban: &Ban) -> String {
+    let (seen, term) = (ban.charge.words(), ban.term().as_secs_f64());
+    format!("traffic: {seen}; offence {}, out for {term} s", ban.offences)
 }
 
 fn members(count: usize) -> String {

@@ -334,6 +334,12 @@ pub const PROBE_DURATION: Metric = gauge(
 pub const PROBE_AGE: Metric =
     gauge("pulsegate_probe_last_age_seconds", &["pool", "member"], "How long ago the member's last probe ended.");
 
+pub const PASSIVE_EJECTIONS: Metric = counter(
+    "pulsegate_passive_ejections_total",
+    &["pool", "member"],
+    "How often traffic has made the member unhealthy; whether it left the rotation was the cap's matter.",
+);
+
 pub const PROBES_HASTENED: Metric = counter(
     "pulsegate_probes_hastened_total",
     &["pool", "member"],
@@ -549,6 +555,7 @@ pub const ALL: &[Metric] = &[
     PROBES,
     PROBE_DURATION,
     PROBE_AGE,
+    PASSIVE_EJECTIONS,
     PROBES_HASTENED,
     PROBES_LATE,
     PROBES_IN_FLIGHT,
