@@ -100,15 +100,16 @@ impl Outbox {
 
 async fn deliver(name: Arc<str>, snapshot: Arc<ArcSwap<Snapshot>>, mut waiting: Receiver<Letter>, tally: Arc<Tally>) {
     while let Some(Letter { id, about, text }) = waiting.recv().await {
-        let webhook = {
+        let webhook = || {
             let snapshot = snapshot.load();
             snapshot.config.alerts.iter().find(|alert| alert.name == name).map(|alert| alert.webhook.clone())
         };
-        let Some(webhook) = webhook else {
+        let Some(first) = webhook() else {
             tally.discarded.fetch_add(1, Relaxed);
             continue;
         };
-        match webhook::call(&webhook, &id, text).await {
+        let again = || webhook().ok_or_else(|| "the alert is not there any more".to_owned());
+        match webhook::call(&first, &id, text, again).await {
             Ok(_) => {
                 tally.sent.fetch_add(1, Relaxed);
                 tracing::info!(target: "alert", name = &*name, about, "{name} is told: {about}");

@@ -143,6 +143,13 @@ pub struct Order {
     was_unnoted: bool,
 }
 
+impl Order {
+    /// Somebody wants it carried out however the member is by then.
+    pub fn insist(&mut self) {
+        self.is_due = false;
+    }
+}
+
 /// What speaks against an order that has not begun yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Against {

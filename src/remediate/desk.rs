@@ -202,9 +202,23 @@ impl Desk {
         is_here
     }
 
+    /// An operator wants one that waits for a place: it is done whether or not the member is due by then. Returned is who had
+    /// wanted it before; `None`: it does not wait.
+    pub(super) fn insist(&mut self, who: &Who) -> Option<(Running, By)> {
+        let one = self.running.get_mut(who).filter(|one| one.is_queued)?;
+        let before = std::mem::replace(&mut one.by, By::Hand);
+        one.order.insist();
+        Some((one.clone(), before))
+    }
+
     /// Whether this very one is still to be carried out.
     pub(super) fn has(&self, who: &Who, id: &str) -> bool {
-        self.running.get(who).is_some_and(|running| running.id == id)
+        self.present(who, id).is_some()
+    }
+
+    /// This very one as it is wanted by now, where it is still to be carried out.
+    pub(super) fn present(&self, who: &Who, id: &str) -> Option<&Running> {
+        self.running.get(who).filter(|running| running.id == id)
     }
 
     pub(super) fn is_running(&self, who: &Who) -> bool {

@@ -26,7 +26,7 @@ pub use desk::{By, Finished, Overview, Result as Ending, Running, Tally};
 pub use store::Store;
 
 use crate::clock;
-use crate::config::{Action, Remediation};
+use crate::config::{Action, Remediation, Webhook};
 use crate::discovery::supervised;
 use crate::health::MemberId;
 use crate::health::replacement::{Against, Answer, Ledger, Order, Patient, Rule, Turn, Wait, Ward, Who};
@@ -209,6 +209,12 @@ impl Remediator {
         let who: Who = (served.live.name().clone(), id);
         let answer = {
             let mut desk = self.desk();
+            if let Some((one, before)) = desk.insist(&who) {
+                if before == By::Rule {
+                    self.events.publish(words::queued(&subject, By::Hand, AT_ONCE));
+                }
+                return Ok(Begun::of(&one));
+            }
             if desk.is_running(&who) {
                 return Err(Refused::Running);
             }
@@ -379,11 +385,10 @@ impl Remediator {
         };
         let under = Under { remediator: self.clone(), who: one.who.clone(), id: one.id.clone() };
         self.desk().start(one.clone());
-        let Order { counts_for, shared_with, .. } = one.order.clone();
-        let begun = Begun { id: one.id.clone(), is_queued: place.is_none(), counts_for, shared_with };
+        let begun = Begun { is_queued: place.is_none(), ..Begun::of(&one) };
         let task = match place {
             Some(place) => match self.take_up(&one) {
-                Ok((subject, rule)) => self.clone().carry_out(under, place, one, subject, rule),
+                Ok((one, subject, rule)) => self.clone().carry_out(under, place, one, subject, rule),
                 Err(against) => {
                     self.give_up(&one);
                     self.note_dropped().await;
@@ -412,7 +417,7 @@ impl Remediator {
             return self.give_up(&one);
         };
         match self.take_up(&one) {
-            Ok((subject, rule)) => self.carry_out(under, place, one, subject, rule).await,
+            Ok((one, subject, rule)) => self.carry_out(under, place, one, subject, rule).await,
             Err(_) => {
                 self.give_up(&one);
                 drop(place);
@@ -422,15 +427,14 @@ impl Remediator {
         }
     }
 
-    /// Begins what may have waited; where something speaks against it by now, gives it up. An error of nothing is the end of
-    /// the process.
-    fn take_up(&self, one: &Running) -> std::result::Result<(Subject, Remediation), Option<Against>> {
+    /// Begins what may have waited, as it is wanted by now; where something speaks against it, gives it up. An error of nothing is
+    /// the end of the process.
+    fn take_up(&self, one: &Running) -> std::result::Result<(Running, Subject, Remediation), Option<Against>> {
         let snapshot = self.snapshot.load_full();
         let taken = {
             let mut desk = self.desk();
-            if self.is_ending.load(Relaxed) || !desk.has(&one.who, &one.id) {
-                return Err(None);
-            }
+            let present = desk.present(&one.who, &one.id).filter(|_| !self.is_ending.load(Relaxed));
+            let Some(one) = present.cloned() else { return Err(None) };
             let patients = patients(&snapshot, &mut desk, Some(&one.who));
             let (now, max_global) = (clock::monotonic(), snapshot.config.max_global);
             let against = desk.ward.against(now, wall(), &patients, &one.order, max_global);
@@ -441,11 +445,11 @@ impl Remediator {
                     desk.start_queued(&one.who, now);
                     let used = words::used(&desk.ward, &one.who.0, &rule);
                     self.events.publish(words::started(&subject, &one.order, one.by, &used, now));
-                    Ok((subject, rule))
+                    Ok((one, subject, rule))
                 }
                 // Before anybody else is looked at: it does not count.
                 (against, _) => {
-                    desk.give_up(one);
+                    desk.give_up(&one);
                     Err(against.unwrap_or(Against::Gone))
                 }
             }
@@ -485,12 +489,14 @@ impl Remediator {
         subject: Subject,
         rule: Remediation,
     ) {
-        let Running { id, order, by, .. } = one;
+        let Running { id, order, by, .. } = one.clone();
         let began = clock::monotonic();
         let notice = notice::notice(&id, by, &order, &subject, &rule);
         let result = match &rule.action {
             Action::Command { argv, timeout } => command::run(argv, &notice, *timeout).await,
-            Action::Webhook(webhook) => webhook::call(webhook, &id, Bytes::from(notice)).await,
+            Action::Webhook(webhook) => {
+                webhook::call(webhook, &id, Bytes::from(notice), || self.still_asks(&one)).await
+            }
         };
         let took = clock::monotonic().saturating_sub(began);
         let finished = Finished {
@@ -512,6 +518,27 @@ impl Remediator {
         let now_stands = self.snapshot.load().pools.get(&*order.who.0).and_then(|now| Subject::of(now, order.who.1));
         self.events.publish(words::finished(now_stands.as_ref().unwrap_or(&subject), &finished));
         self.desk().finish(finished);
+    }
+
+    /// Whom to ask once more for a replacement that is under way, as the file has it by now.
+    ///
+    /// # Errors
+    /// What speaks against it: what does so for one that has not begun.
+    fn still_asks(&self, one: &Running) -> std::result::Result<Webhook, String> {
+        let snapshot = self.snapshot.load();
+        let against = {
+            let mut desk = self.desk();
+            let patients = patients(&snapshot, &mut desk, Some(&one.who));
+            desk.ward.against(clock::monotonic(), wall(), &patients, &one.order, snapshot.config.max_global)
+        };
+        let served = snapshot.pools.get(&*one.who.0);
+        let action = served.and_then(|served| Some(&served.config.remediation.as_ref()?.action));
+        match (against, action) {
+            (Some(against), _) => Err(words::objection(&against)),
+            (None, Some(Action::Webhook(webhook))) => Ok(webhook.clone()),
+            (None, Some(Action::Command { .. })) => Err("its pool has a command for that by now".to_owned()),
+            (None, None) => Err(words::objection(&Against::Off)),
+        }
     }
 
     /// Tells of who waits and who does not any more; of many that are alike only the first are named.
@@ -553,6 +580,13 @@ impl Drop for Under {
         self.remediator.desk().end(&self.who, &self.id);
         // It may be due again already.
         self.remediator.wake();
+    }
+}
+
+impl Begun {
+    fn of(one: &Running) -> Begun {
+        let Order { counts_for, shared_with, .. } = one.order.clone();
+        Begun { id: one.id.clone(), is_queued: one.is_queued, counts_for, shared_with }
     }
 }
 

@@ -52,15 +52,7 @@ pub fn dropped(subject: Option<&Subject>, one: &Running, against: Option<&Agains
     let (member, pool) = (&one.member, &one.who.0);
     let (why, reason) = match against {
         None => ("the process is ending".to_owned(), "ending"),
-        Some(against) => {
-            let why = match against {
-                Against::Gone => "it is not there any more".to_owned(),
-                Against::Off => "its pool replaces nobody any more".to_owned(),
-                Against::Over => "it is not due any more".to_owned(),
-                Against::Wait(wait) => why(wait),
-            };
-            (why, against.as_str())
-        }
+        Some(against) => (objection(against), against.as_str()),
     };
     let mut event = Event::new(
         Kind::Remediation,
@@ -73,6 +65,16 @@ pub fn dropped(subject: Option<&Subject>, one: &Running, against: Option<&Agains
     }
     (event.to, event.reason) = (Some(DROPPED.to_owned()), Some(reason));
     event
+}
+
+/// What speaks against it by now.
+pub fn objection(against: &Against) -> String {
+    match against {
+        Against::Gone => "it is not there any more".to_owned(),
+        Against::Off => "its pool replaces nobody any more".to_owned(),
+        Against::Over => "it is not due any more".to_owned(),
+        Against::Wait(wait) => why(wait),
+    }
 }
 
 /// Whose replacement it is.

@@ -64,32 +64,39 @@ struct Trouble {
     may_mend: bool,
 }
 
-/// Sends `notice`, whose id is `id`, until it is taken or refused or tried often enough; returns what was answered.
+/// Sends `notice`, whose id is `id`, until it is taken or refused or tried often enough; returns what was answered. Before each
+/// further try `again` says whom to ask by now, or why nobody is to be.
 ///
 /// # Errors
-/// It was refused, or nobody answered.
-pub async fn call(webhook: &Webhook, id: &str, notice: Bytes) -> Result<String, Failed> {
-    let secret = secret(&webhook.secret).await.map_err(|why| Failed::new("secret", why))?;
-    let mut tried = 0;
+/// It was refused, nobody answered, or nobody is to be asked any more.
+pub async fn call(
+    webhook: &Webhook,
+    id: &str,
+    notice: Bytes,
+    again: impl Fn() -> Result<Webhook, String>,
+) -> Result<String, Failed> {
+    let (mut webhook, mut tried) = (webhook.clone(), 0);
     loop {
-        let once = timeout(webhook.timeout, once(webhook, &secret, id, notice.clone())).await;
-        let late = || format!("no answer within {}", humantime::format_duration(webhook.timeout));
-        let judged = match once.unwrap_or_else(|_| Err(Trouble::mends("timeout", late()))) {
-            Ok((answer, _line)) => judged(answer).await,
-            Err(trouble) => Err(trouble),
-        };
-        let trouble = match judged {
+        let Trouble { failed: Failed { word, detail }, may_mend } = match attempt(&webhook, id, notice.clone()).await {
             Ok(said) => return Ok(said),
             Err(trouble) => trouble,
         };
-        if !trouble.may_mend || tried == webhook.retries {
-            let Failed { word, detail } = trouble.failed;
-            let tries = if tried == 0 { String::new() } else { format!(", after {} tries", tried + 1) };
-            return Err(Failed::new(word, format!("{detail}{tries}")));
+        let tries = || if tried == 0 { String::new() } else { format!(", after {} tries", tried + 1) };
+        if !may_mend || tried >= webhook.retries {
+            return Err(Failed::new(word, format!("{detail}{}", tries())));
         }
         sleep(pause(tried, fastrand::f64())).await;
+        webhook = again().map_err(|why| Failed::new(word, format!("{detail}{}; not tried again: {why}", tries())))?;
         tried += 1;
     }
+}
+
+async fn attempt(webhook: &Webhook, id: &str, notice: Bytes) -> Result<String, Trouble> {
+    let secret = secret(&webhook.secret).await.map_err(|why| Trouble::stays("secret", why))?;
+    let late = || format!("no answer within {}", humantime::format_duration(webhook.timeout));
+    let once = timeout(webhook.timeout, once(webhook, &secret, id, notice)).await;
+    let (answer, _line) = once.unwrap_or_else(|_| Err(Trouble::mends("timeout", late())))?;
+    judged(answer).await
 }
 
 /// Between half of its length and all of it, so that many who failed together do not come back together.
@@ -245,6 +252,14 @@ mod tests {
 
     /// Asks somebody who says `answer` and then nothing, and returns how that went and how often he was asked.
     async fn asked(answer: &'static str) -> (Result<String, Failed>, usize) {
+        asked_again(answer, |webhook| Ok(webhook.clone())).await
+    }
+
+    /// The same, where `again` decides on further tries.
+    async fn asked_again(
+        answer: &'static str,
+        again: impl Fn(&Webhook) -> Result<Webhook, String>,
+    ) -> (Result<String, Failed>, usize) {
         use tokio::io::{AsyncReadExt, AsyncWriteExt};
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/", listener.local_addr().unwrap()).parse().unwrap();
@@ -266,7 +281,7 @@ mod tests {
                 kept.push(stream);
             }
         });
-        let result = call(&webhook, "id", Bytes::from_static(b"{}")).await;
+        let result = call(&webhook, "id", Bytes::from_static(b"{}"), || again(&webhook)).await;
         server.abort();
         (result, times.load(std::sync::atomic::Ordering::Relaxed))
     }
@@ -287,6 +302,22 @@ mod tests {
         assert_eq!(asked(chunked).await, (Ok("200 OK: ok".to_owned()), 1));
         let refused = "HTTP/1.1 403 Forbidden\r\nContent-Length: 100\r\n\r\nno";
         assert_eq!(asked(refused).await, (Err(Failed::new("status", "403 Forbidden: no".to_owned())), 1));
+    }
+
+    #[tokio::test]
+    async fn before_each_further_try_it_is_asked_whether_and_whom() {
+        let busy = "HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n";
+        let failed = |detail: &str| Err(Failed::new("status", detail.to_owned()));
+        let over = asked_again(busy, |_| Err("it is over".to_owned())).await;
+        assert_eq!(over, (failed("503 Service Unavailable; not tried again: it is over"), 1));
+        let fewer = asked_again(busy, |webhook| Ok(Webhook { retries: 0, ..webhook.clone() })).await;
+        assert_eq!(fewer, (failed("503 Service Unavailable, after 2 tries"), 2));
+        let other = |webhook: &Webhook| {
+            let secret = Secret::File("/no/such/secret".into());
+            Ok(Webhook { secret, ..webhook.clone() })
+        };
+        let (result, times) = asked_again(busy, other).await;
+        assert_eq!((result.map_err(|failed| failed.word), times), (Err("secret"), 1));
     }
 
     #[tokio::test]

@@ -202,6 +202,43 @@ fn a_webhook_is_signed_and_tried_again_as_the_same_request() {
     assert!(proxy.log().iter().all(|line| !line.raw.contains("sesame")), "a secret is never logged");
 }
 
+/// Whoever switches it off, or has mended the member, expects no further request; whoever mends a wrong URL expects the next one
+/// there.
+#[test]
+fn a_further_try_is_made_only_while_somebody_wants_it_and_where_the_file_says_by_then() {
+    let config = |member: &Origin, hook: &Origin| {
+        let url = format!("http://127.0.0.1:{}/", hook.port());
+        web(&[member], &format!("{AFTER}, webhook: {{ url: \"{url}\", secret: \"${{HOOK_SECRET}}\" }}"))
+    };
+    let begun = || {
+        let (member, hook) = (broken(), Origin::start());
+        hook.answer(Answer::status(503));
+        let proxy = Proxy::start_with(&config(&member, &hook), &[("HOOK_SECRET", "open sesame")]);
+        eventually("the first try", || hook.seen().len() == 1);
+        (member, hook, proxy)
+    };
+    let (member, hook, proxy) = begun();
+    proxy.reload(&web(&[&member], "").replace("remediation: {  }", "remediation: off"));
+    let failed = await_decision(&proxy, &member, "failed");
+    assert!(failed.text("detail").ends_with("; not tried again: its pool replaces nobody any more"), "{}", failed.raw);
+
+    let (mended, other, second) = begun();
+    mended.answer(Answer::status(200));
+    second.await_standing(&mended, "healthy");
+    let failed = await_decision(&second, &mended, "failed");
+    assert!(failed.text("detail").ends_with("; not tried again: it is not due any more"), "{}", failed.raw);
+
+    let (third, wrong, moved) = begun();
+    let right = Origin::start();
+    moved.reload(&config(&third, &right));
+    await_decision(&moved, &third, "done");
+    assert_eq!(right.seen().len(), 1);
+    // Each may have been tried once more before it was known, and no more than that.
+    for (tried, of) in [(&hook, &member), (&other, &mended), (&wrong, &third)] {
+        assert!(tried.seen().len() <= 2, "{of}: {:?}", tried.seen());
+    }
+}
+
 #[test]
 fn a_webhook_that_is_redirected_or_refused_is_not_tried_again() {
     for (status, field) in [(307, "Location: /elsewhere"), (403, "X-Why: no")] {
@@ -493,6 +530,26 @@ fn who_waits_for_a_turn_is_replaced_only_while_somebody_wants_it() {
         let kept: Value = serde_json::from_str(&kept).expect("json");
         kept["replacements"].as_array().map(Vec::len) == Some(9)
     });
+}
+
+#[test]
+fn whom_an_operator_wants_replaced_while_it_waits_is_replaced_even_if_it_recovers() {
+    let desk = Desk::new();
+    let (origins, proxy, _) = crowd(&desk);
+    let waiting = queued(&proxy);
+    let of = |member: &str| origins.iter().find(|origin| origin.address() == *member).expect("one of them");
+    let (wanted, unwanted) = (of(&waiting[0]), of(&waiting[1]));
+    let path = format!("/api/v1/pools/web/members/{}/replace", wanted.address());
+    let asked = proxy.admin_post(&path, &[]);
+    assert!(asked.status < 300 && asked.json()["decision"] == "queued", "{}", asked.text());
+    for origin in [wanted, unwanted] {
+        origin.answer(Answer::status(200));
+        proxy.await_standing(origin, "healthy");
+    }
+    fs::write(desk.at("gate"), "").expect("ours");
+    await_decision(&proxy, wanted, "done");
+    await_decision(&proxy, unwanted, "dropped");
+    assert_eq!(await_decision(&proxy, wanted, "started").text("reason"), "hand");
 }
 
 #[test]
