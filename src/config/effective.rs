@@ -590,12 +590,22 @@ impl ProbeKind {
         };
         let expected =
             expected.iter().filter(|(name, _)| sounds_secret(name)).filter_map(|(_, value)| value.as_deref());
-        let fields = headers.iter().filter(|(name, _)| sounds_secret(name)).map(|(_, value)| value.as_str());
+        let fields =
+            headers.iter().filter(|(name, _)| sounds_secret(name)).flat_map(|(_, value)| with_its_parts(value));
         let query = path.split_once('?').map_or("", |(_, query)| query);
         let pairs = query.split(['&', ';']).filter_map(|pair| pair.split_once('='));
         let parameters = pairs.filter(|(name, _)| sounds_secret(&percent_decoded(name))).map(|(_, value)| value);
         fields.chain(parameters).chain(expected).collect()
     }
+}
+
+/// A field, and what of it says everything by itself: what follows `Bearer` or another scheme, and the values of cookies and
+/// parameters.
+fn with_its_parts(value: &str) -> impl Iterator<Item = &str> {
+    let after_scheme = value.trim().split_once(' ').map(|(_, rest)| rest.trim());
+    let pairs = value.split([';', ',']).filter_map(|pair| pair.split_once('='));
+    let values = pairs.map(|(_, value)| value.trim().trim_matches('"'));
+    std::iter::once(value).chain(after_scheme).chain(values)
 }
 
 /// Whether what goes by this name may be a secret: a field, a parameter.
@@ -711,6 +721,20 @@ fn object<const N: usize>(keys: [(&str, Option<Value>); N]) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_of_a_field_says_everything_by_itself_is_secret_too() {
+        let rows: [(&str, &[&str]); 5] = [
+            ("letmein", &["letmein"]),
+            ("Bearer abc.def==", &["Bearer abc.def==", "abc.def==", "="]),
+            ("Basic dTpw", &["Basic dTpw", "dTpw"]),
+            ("sid=s3cret", &["sid=s3cret", "s3cret"]),
+            ("sid=\"s3cret\"; theme=dark", &["sid=\"s3cret\"; theme=dark", "theme=dark", "s3cret", "dark"]),
+        ];
+        for (value, parts) in rows {
+            assert_eq!(with_its_parts(value).collect::<Vec<_>>(), parts, "{value}");
+        }
+    }
 
     #[test]
     fn a_parameter_that_sounds_secret_is_masked_however_it_is_written() {

@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::effective::without_secrets;
 use super::places::{Mark, Step};
 
 /// Stands for what is written in the file itself and is a secret by its key.
@@ -93,7 +94,8 @@ impl Hidden {
                     part = cover(&part, &whole, value, least, written);
                 }
             }
-            covered.push_str(&part);
+            // After the environment's, which are known by what they are.
+            covered.push_str(&if is_quoted { without_parameters(&part) } else { part });
         }
         covered
     }
@@ -120,6 +122,16 @@ fn without_password(part: &str, is_quoted: bool) -> String {
         Some((user, host)) if is_quoted && user.contains(':') => format!("{}{MASK}@{host}", &part[..start]),
         _ => part.to_owned(),
     }
+}
+
+/// `/hook?token=********` for `/hook?token=abc`; where a message says what to write, or stands for the environment's, it stays.
+fn without_parameters(part: &str) -> String {
+    let Some((path, query)) = part.split_once('?') else { return part.to_owned() };
+    let shown = |pair: &str| match pair.split_once('=') {
+        Some((_, value)) if ["…", "${"].iter().any(|sign| value.starts_with(sign)) => pair.to_owned(),
+        _ => without_secrets(&format!("?{pair}"))[1..].to_owned(),
+    };
+    format!("{path}?{}", query.split_inclusive(['&', ';']).map(shown).collect::<String>())
 }
 
 /// `part` with each run of `least` bytes or more that `value` has too replaced; `whole` is the same in small letters.
@@ -167,6 +179,9 @@ mod tests {
             (there, "the same as `&sig=SeCrEt`", "the same as `&sig=SeCrEt`"),
             (there, "`letmein now` has a blank", "`********` has a blank"),
             (there, "`http://me:pass@host:80` is no host", "`http://********@host:80` is no host"),
+            (there, "`http://a.test/?x=1&token=abc;y` is no url", "`http://a.test/?x=1&token=********;y` is no url"),
+            (there, "`ftp://a.test?key=a` and `?token=…`", "`ftp://a.test?key=********` and `?token=…`"),
+            (there, "`/h?sig=${SIG}` ?key=a", "`/h?sig=${SIG}` ?key=a"),
             (there, "`a@b` and mail to me:you@b", "`a@b` and mail to me:you@b"),
             (there, "one ` alone, and é `é`", "one ` alone, and é `é`"),
         ];

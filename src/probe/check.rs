@@ -402,10 +402,10 @@ impl Tracks<'_> {
         Exchange {
             peer: self.check.peer,
             tls: self.check.secured(),
-            sent: recipe.mask.covered(sent),
-            received: recipe.mask.covered(received),
+            sent: recipe.mask.covered_head(sent),
+            received: recipe.mask.covered_head(received),
             body: recipe.mask.covered(trail.body.clone()),
-            trailers: recipe.mask.covered(some(&trail.script.trailers)),
+            trailers: recipe.mask.covered_head(some(&trail.script.trailers)),
         }
     }
 }

@@ -142,6 +142,11 @@ impl Failure {
         Failure::new(reason, detail)
     }
 
+    /// It began to answer.
+    fn within_header() -> Failure {
+        Failure::new(Reason::Reset, "closed within the answer's header")
+    }
+
     /// TLS failed.
     pub(super) fn tls(error: &rustls::Error) -> Failure {
         match error {
@@ -158,7 +163,10 @@ impl Failure {
     /// The exchange of HTTP messages failed at `stage`; `began` is the beginning of what came, which may repeat a secret.
     pub(super) fn http(error: &hyper::Error, version: Version, stage: Stage, (began, mask): (&[u8], &Mask)) -> Failure {
         if let Some(error) = io_within(error) {
-            return Failure::io(error, stage);
+            // Where TLS ends without a word, hyper sees an error and not the end.
+            let has_ended = error.kind() == io::ErrorKind::UnexpectedEof && tls::error_within(error).is_none();
+            let is_within = has_ended && stage == Stage::Waiting && version == Version::Http1 && !began.is_empty();
+            return if is_within { Failure::within_header() } else { Failure::io(error, stage) };
         }
         if version == Version::Http2
             && let Some(failure) = Failure::http2(error, began, mask)
@@ -170,7 +178,7 @@ impl Failure {
             let detail = match (stage, began) {
                 (Stage::Reading, _) => "closed before the answer was complete",
                 (_, []) => "closed without an answer",
-                _ => "closed within the answer's header",
+                _ => return Failure::within_header(),
             };
             return Failure::new(Reason::Reset, detail);
         }

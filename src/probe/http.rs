@@ -19,7 +19,7 @@ use super::mask::Mask;
 use super::needle::{Found, Search};
 use super::proof::Proof;
 use super::way::{Request, Version, Way};
-use crate::config::{Expect, HttpProbe, Probe, ProbeMethod, sounds_secret};
+use crate::config::{Expect, HttpProbe, Probe, ProbeMethod, sounds_secret, without_secrets};
 use crate::health::Reason;
 use crate::tls::Files;
 
@@ -141,7 +141,7 @@ impl Question {
             .collect();
         let location = match head.headers.get(LOCATION) {
             Some(location) if head.status.is_redirection() => {
-                format!(" to {}", mask.short(&String::from_utf8_lossy(location.as_bytes())))
+                format!(" to {}", mask.short(&without_secrets(&String::from_utf8_lossy(location.as_bytes()))))
             }
             _ => String::new(),
         };

@@ -313,6 +313,21 @@ async fn a_close_during_the_handshake_is_a_reset_and_silence_a_timeout() {
     assert_fail(&sample, Reason::Timeout, "TLS handshake not complete within 300ms");
 }
 
+/// TLS ends without a word then, which hyper takes for a fault of the stream.
+#[tokio::test]
+async fn a_close_within_the_header_is_told_as_over_plain_http() {
+    let authority = Authority::new();
+    let half = b"HTTP/1.1 200 OK\r\nContent-".to_vec();
+    let rows = [
+        (vec![Step::Read], "closed without an answer"),
+        (vec![Step::Read, Step::Write(half)], "closed within the answer's header"),
+    ];
+    for (script, detail) in rows {
+        let (address, _names) = https(authority.server(&["app1.test"], |_| {}), script).await;
+        assert_fail(&run(authority.ca(), "app1.test", address).await, Reason::Reset, detail);
+    }
+}
+
 #[tokio::test]
 async fn every_probe_makes_a_whole_handshake() {
     let authority = Authority::new();
