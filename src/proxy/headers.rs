@@ -94,6 +94,12 @@ pub fn body_length(request: &RequestHeader) -> Option<u64> {
     request.headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.trim().parse().ok()
 }
 
+/// Whether a client wants its connection closed after this request. `close` counts in whatever line it stands, and beside whatever
+/// else (RFC 9110 section 7.6.1, RFC 9112 section 9.6); Pingora looks at the first line alone.
+pub fn asks_to_close(request: &RequestHeader) -> bool {
+    tokens(&request.headers, &header::CONNECTION).any(|token| token.eq_ignore_ascii_case("close"))
+}
+
 /// Takes out of an answer what belongs to the hop between us and the member.
 ///
 /// # Errors
@@ -311,6 +317,24 @@ pub(super) fn tokens<'a>(headers: &'a HeaderMap<HeaderValue>, name: &HeaderName)
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn close_counts_in_every_line() {
+        let rows: [(&[&str], bool); 8] = [
+            (&[], false),
+            (&["keep-alive"], false),
+            (&["x-close"], false),
+            (&["close"], true),
+            (&["x-foo, Close"], true),
+            (&["x-foo", "close"], true),
+            (&["keep-alive", "x-foo , close"], true),
+            (&["close, keep-alive"], true),
+        ];
+        for (lines, expected) in rows {
+            let fields: Vec<_> = lines.iter().map(|line| ("connection", *line)).collect();
+            assert_eq!(asks_to_close(&request(&fields)), expected, "{lines:?}");
+        }
+    }
 
     fn request(fields: &[(&'static str, &str)]) -> RequestHeader {
         let mut request = RequestHeader::build("GET", b"/", None).expect("a request");

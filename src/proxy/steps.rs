@@ -72,6 +72,9 @@ pub async fn admit(proxy: &Proxy, session: &mut ServerSession, ctx: &mut Ctx) ->
     // To an HTTP/1.0 client no interim answer may be sent (RFC 9110 section 15.2).
     let old_client = session.req_header().version == Version::HTTP_10;
     session.set_ignore_info_resp(old_client);
+    if headers::asks_to_close(session.req_header()) {
+        session.set_keepalive(None);
+    }
     if let Err(refusal) = admit::admit(ctx, session.req_header(), limits) {
         return Err(refuse(ctx, refusal));
     }

@@ -316,6 +316,18 @@ fn http_1_0_client_gets_its_answer_and_the_end_of_the_connection() {
 }
 
 #[test]
+fn close_is_heard_in_every_line_of_connection() {
+    let origin = Origin::start();
+    let proxy = unprobed(&origin, "");
+    for lines in ["Connection: x-foo\r\nConnection: close", "Connection: keep-alive\r\nConnection: x-foo, close"] {
+        let mut client = proxy.connect();
+        let reply = client.send(format!("GET /close HTTP/1.1\r\nHost: a\r\n{lines}\r\n\r\n")).reply();
+        assert_eq!((reply.status, reply.field("connection")), (200, Some("close")), "{lines}");
+        assert!(client.is_closed(), "{lines}");
+    }
+}
+
+#[test]
 fn pipelined_requests_are_answered_in_order_or_not_at_all() {
     let origin = Origin::start();
     origin.when(When::path("/1"), Answer::status(200).body("one"));
