@@ -57,6 +57,13 @@ impl StateDir {
         }
     }
 
+    /// Why [`StateDir::open`] would refuse the directory at `path` for its lock, which may be there already.
+    pub fn lock_trouble(path: &Path) -> Option<io::Error> {
+        let lock = path.join(LOCK);
+        let is_odd = fs::metadata(&lock).is_ok_and(|meta| !meta.is_file());
+        is_odd.then(|| odd(&lock))
+    }
+
     /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path

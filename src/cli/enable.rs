@@ -95,7 +95,9 @@ fn has_passed_since(enabled: &Member, member: &Member) -> bool {
 fn why(enabled: &Member, member: &Member) -> String {
     match &member.last_probe {
         Some(probe) if has_passed_since(enabled, member) => format!("its probe of {} passed", probe.at),
-        Some(Probed { detail: Some(detail), .. }) => format!("no probe has passed since, the last: {detail}"),
+        Some(Probed { detail: Some(detail), .. }) if !detail.is_empty() => {
+            format!("no probe has passed since, the last: {detail}")
+        }
         _ => "no probe has passed since".to_owned(),
     }
 }
@@ -128,6 +130,17 @@ mod tests {
             let (before, now) = (member("healthy", before), member("healthy", now));
             assert_eq!(has_passed_since(&before, &now), passed, "{before:?} {now:?}");
         }
+    }
+
+    #[test]
+    fn a_probe_that_says_nothing_is_not_quoted() {
+        let said = |detail: &str| {
+            let mut now = member("ejected", Some(("2", "fail")));
+            now.last_probe.iter_mut().for_each(|probe| probe.detail = Some(detail.to_owned()));
+            why(&member("ejected", None), &now)
+        };
+        assert_eq!(said(""), "no probe has passed since");
+        assert_eq!(said("503"), "no probe has passed since, the last: 503");
     }
 
     #[test]

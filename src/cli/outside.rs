@@ -16,8 +16,10 @@ use rustix::fs::{Access, access};
 use crate::config::{Action, Config, Cost, Loaded, Placed, Places, PoolCost, Problem, Secret, Severity, Sink, Webhook};
 use crate::control::Prepared;
 use crate::discovery::Desk;
+use crate::remediate::Store;
 use crate::server::descriptors;
 use crate::snapshot::{Found, Located, Source};
+use crate::state_dir::StateDir;
 use crate::tls::Files;
 
 /// The same file with further advice and whom it was found to have, or with the errors that would keep it from being used
@@ -60,6 +62,11 @@ fn problems(config: &Arc<Config>, places: &Places) -> (Vec<Problem>, Option<Foun
         }
     }
     problems.extend(config.state_dir.as_deref().and_then(unusable).map(|message| places.state_dir_error(message)));
+    let odd = config.state_dir.iter().flat_map(|path| Store::odd_files(path));
+    problems.extend(odd.map(|path| {
+        let why = "is no regular file: nothing can be noted down there, and nobody will be replaced";
+        places.state_dir_advice(format!("`{}` {why}", path.display()))
+    }));
     problems.extend(replacers(config, places));
     problems.extend(unwritable(&config.access_log.sink).map(|message| places.access_log_error(message)));
     (problems, known)
@@ -171,8 +178,10 @@ fn unusable(path: &Path) -> Option<String> {
     if !there.is_dir() {
         return Some(format!("`state_dir` `{shown}` cannot be used: `{}` is no directory", there.display()));
     }
-    let refused = access(there, Access::WRITE_OK | Access::EXEC_OK).err();
-    refused.map(|error| format!("`state_dir` `{shown}` cannot be used: `{}`: {error}", there.display()))
+    if let Some(error) = access(there, Access::WRITE_OK | Access::EXEC_OK).err() {
+        return Some(format!("`state_dir` `{shown}` cannot be used: `{}`: {error}", there.display()));
+    }
+    StateDir::lock_trouble(path).map(|error| format!("`state_dir` `{shown}` cannot be used: {error}"))
 }
 
 /// Programs and secrets that are not here: they are needed only when a member is to be replaced, or somebody told, which is late.
@@ -332,6 +341,12 @@ routes: [{ pool: a }, { path: /b, pool: b }, { path: /c, pool: c }]
         let state = |path: &str| unusable(Path::new(path));
         assert_eq!((state(&at("")), state(&at("new/er"))), (None, None));
         assert!(state(&at("there.log/x")).is_some_and(|message| message.contains("is no directory")));
+        fs::create_dir_all(at("state/remediation.json")).unwrap();
+        let with_state = |log: &str| said(&format!("{log}\nstate_dir: {}", at("state")), member, &plain);
+        let problems = with_state(&log);
+        assert!(problems.len() == 1 && problems[0].contains("warning: ") && problems[0].contains("is no regular file"));
+        fs::create_dir_all(at("state/lock")).unwrap();
+        assert!(state(&at("state")).is_some_and(|message| message.ends_with("lock is not a regular file")));
         let service = said(&log, "\"127.0.0.1:80\", { srv: _http._tcp.app.invalid }", &plain);
         let words = "warning: `_http._tcp.app.invalid` does not resolve here (no such name)";
         assert!(service.len() == 1 && service[0].contains(words), "{service:?}");

@@ -278,6 +278,11 @@ impl Places {
         self.problem(Severity::Warning, self.alerts.get(index).copied(), message)
     }
 
+    /// Advice on where it is kept what the next process has to know.
+    pub fn state_dir_advice(&self, message: String) -> Problem {
+        self.problem(Severity::Warning, Some(self.state_dir), message)
+    }
+
     /// An error in where it is kept what the next process has to know.
     pub fn state_dir_error(&self, message: String) -> Problem {
         self.problem(Severity::Error, Some(self.state_dir), message)

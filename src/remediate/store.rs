@@ -3,6 +3,7 @@
 //! One that cannot be read is put aside, and another one takes its place in which everything is used up: who does not know
 //! what was done does nothing (health.md §10).
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -43,6 +44,12 @@ struct Replacement {
 }
 
 impl Store {
+    /// The file of it in a directory, and the one that is renamed to that, where they are none.
+    pub fn odd_files(dir: &Path) -> Vec<PathBuf> {
+        let paths = [dir.join(FILE), dir.join(format!("{FILE}.part"))];
+        paths.into_iter().filter(|path| std::fs::metadata(path).is_ok_and(|meta| !meta.is_file())).collect()
+    }
+
     /// Keeps it there, or with `None` nowhere.
     pub fn new(dir: Option<Arc<StateDir>>) -> Store {
         Store(dir)

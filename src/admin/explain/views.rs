@@ -239,7 +239,7 @@ impl Explanation {
         let by = by.unwrap_or_default();
         let summary = match (&answer, &wait, &member) {
             (Some(answer), ..) => answer.words(),
-            (_, Some(wait), _) => format!("it would wait{by}: {}", wait.because),
+            (_, Some(wait), _) => format!("it would wait for a member{by}: {}", wait.because),
             (.., Some(member)) => format!("it would go to {member}{by}"),
             _ => format!("it would go to one of {possible} members{by}: a draw says which"),
         };

@@ -209,7 +209,7 @@ fn overloaded(led: &Led) -> String {
     };
     match queue.size() {
         0 => format!("{room}, and there is no queue"),
-        size => format!("{room}, and so is the queue: {} of {size}", queue.length()),
+        size => format!("{room}, and its queue is full: {} of {size}", queue.length()),
     }
 }
 
