@@ -272,6 +272,6 @@ fn in_doubt_for_one_pool_the_fast_interval_holds_for_all() {
     for targets in [vec![doubting.clone()], vec![doubting.clone(), sure.clone()], vec![sure, doubting]] {
         scene.prober.follow(targets);
         let times: Vec<Duration> = (0..5).map(|_| scene.report().2).collect();
-        assert!(times.is_sorted() && times[4] < NEVER, "{times:?}");
+        assert!(times.is_sorted() && times[4] - times[0] < NEVER, "{times:?}");
     }
 }
