@@ -12,7 +12,7 @@ use super::words;
 use crate::clock;
 use crate::control::Control;
 use crate::discovery::SourceState;
-use crate::health::{self, Aggregate, Census, MemberId, Outcome, Phases, PoolHealth, Standing, Verdict};
+use crate::health::{self, Aggregate, Census, MemberId, Outcome, Phases, PoolHealth, Ramp, Standing, Verdict};
 use crate::pool::{self, Shadow};
 use crate::snapshot::Served;
 
@@ -152,6 +152,8 @@ pub struct MemberView {
     tier: u8,
     /// Its share among its equals.
     weight: u32,
+    /// The part of its weight that it has for now, 0.1 to 0.9, while it comes back; null where it has all of it.
+    ramp: Option<f64>,
     /// What an operator wants of it.
     #[schema(schema_with = words::admin)]
     admin: &'static str,
@@ -400,6 +402,7 @@ impl MemberView {
             name: spec.key.name.clone(),
             tier: spec.tier,
             weight: spec.weight,
+            ramp: health.picture().ramp(index).map(Ramp::part),
             admin: member.admin().as_str(),
             draining_until: health.drains_until(member).map(time_of),
             verdict: member.verdict().as_str(),

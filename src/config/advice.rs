@@ -47,6 +47,7 @@ pub(super) fn advise(config: &Config, file: &File, at: At<'_>, problems: &mut Pr
         cap(pool, at, problems);
         tiers(pool, keys, at, problems);
         aggregate(pool, at, problems);
+        slow_start(pool, keys, at, problems);
         match &pool.probe {
             None => unprobed(pool, keys, at, problems),
             Some(probe) => probed(pool, probe, keys, at, problems),
@@ -175,6 +176,15 @@ fn aggregate(pool: &Pool, at: At<'_>, problems: &mut Problems) {
             pool.name, aggregate.min_healthy
         );
         problems.warn(at.key("aggregate").key("min_healthy"), message);
+    }
+}
+
+fn slow_start(pool: &Pool, keys: &PoolKeys, at: At<'_>, problems: &mut Problems) {
+    let is_wanted = keys.slow_start.is_some_and(|Spelled(time)| !time.is_zero());
+    if is_wanted && matches!(pool.balance, Policy::ConsistentHash { .. }) {
+        let message =
+            "`slow_start` has no effect with `balance: consistent_hash`: a key goes to its member or to another";
+        problems.warn(at.key("slow_start"), message);
     }
 }
 

@@ -145,6 +145,7 @@ pub(super) struct PoolKeys {
     pub(super) aggregate: Option<AggregateKeys>,
     pub(super) initial: Written<Initial>,
     pub(super) initial_wait: Written<Duration>,
+    pub(super) slow_start: Written<Duration>,
     pub(super) drain: Written<Duration>,
     pub(super) probe: Option<Or<ProbeWord, ProbeKeys>>,
     pub(super) upstream: Option<UpstreamKeys>,

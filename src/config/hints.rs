@@ -31,7 +31,6 @@ pub(super) fn reword(message: &str, path: &[Step]) -> Complaint {
 /// Keys of the sketch that are still to come, by where they are written.
 const LATER: &[(&str, &[&str])] = &[
     ("listeners[]", &["redirect_https", "tls", "protocols", "proxy_protocol"]),
-    ("pools.*", &["slow_start"]),
     ("pools.*.upstream", &["http2"]),
     ("routes[]", &["strip_prefix"]),
 ];
@@ -79,7 +78,7 @@ const ELSEWHERE: &[(&str, &[&str], &str)] = &[
     ("routes[]", &["sticky"], "in the pool"),
     (
         "pools.*.probe",
-        &["max_unhealthy_percent", "min_ejected", "on_all_unhealthy", "initial", "initial_wait"],
+        &["max_unhealthy_percent", "min_ejected", "on_all_unhealthy", "initial", "initial_wait", "slow_start", "drain"],
         "in the pool, beside `probe`",
     ),
     ("pools.*.aggregate", &["observe"], "in the pool, as `observe: { aggregate: { … } }`"),
@@ -211,6 +210,12 @@ const SYNONYMS: &[(&str, &[&str], &str)] = &[
         &["tunnel", "tunnel_timeout", "websocket", "websockets", "upgrade", "upgrades", "stream_timeout"],
         "`tunnels: { idle: 1h, drain: 30s }`",
     ),
+    (
+        "pools.*",
+        &["slowstart", "slow_start_config", "slow_start_window", "warmup", "warm_up", "ramp_up", "ramp"],
+        "`slow_start: 30s`",
+    ),
+    ("pools.*.members[]", &["slow_start", "slowstart"], "the pool's `slow_start`, for all members alike"),
     (
         "pools.*",
         &["deregistration_delay", "connection_draining", "draining_timeout", "drain_time", "drain_duration"],

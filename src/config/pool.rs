@@ -39,6 +39,7 @@ pub(super) fn pool(name: &str, keys: &PoolKeys, memory: Duration, mut read: Read
     let probing = probe::probing(name, keys.probe.as_ref(), preset, &base, &listed, &upstream, &mut read);
     let Listed { members, services, files } = listed;
     let (balance, hash_key) = balance(keys, &base, &mut read);
+    let slow_start = slow_start(keys, &balance, &mut read);
     let (remediation, observed_remediation) = remediation(name, keys.remediation.as_ref(), &probing, &mut read);
     let sticky = sticky(name, keys.sticky.as_ref(), &mut read);
     let (passive, eject) = passive::passive(keys.passive.as_ref(), &base, &mut read);
@@ -47,7 +48,8 @@ pub(super) fn pool(name: &str, keys: &PoolKeys, memory: Duration, mut read: Read
     let observed = observed(name, keys, preset, &base, &probing, &judged, &mut read).map(Arc::new);
     Pool {
         name: name.to_owned(),
-        rules: if probing.only_observes { unjudged(judged) } else { judged },
+        // What is tried has no traffic to give back step by step.
+        rules: Rules { slow_start, ..if probing.only_observes { unjudged(judged) } else { judged } },
         observed,
         balance,
         hash_key,
@@ -99,12 +101,19 @@ fn rules(keys: &PoolKeys, preset: Option<Preset>, base: &Base, probing: &Probing
         tier_min_healthy_percent: read.count("tier_min_healthy_percent", &keys.tier_min_healthy_percent, 0..=100),
         aggregate: keys.aggregate.as_ref().map(|keys| aggregate(keys, read.under("aggregate"))),
         gates: probing.gates,
+        slow_start: Duration::ZERO,
         drain: read.span("drain", &keys.drain, Duration::ZERO..=DAY).unwrap_or(Rules::default().drain),
         eject: None,
         probed,
         memory: Duration::ZERO,
         rolls: Vec::new(),
     }
+}
+
+/// None where a key says who gets a request: it goes there at once or not at all (health.md §7).
+fn slow_start(keys: &PoolKeys, balance: &Policy, read: &mut Reading<'_>) -> Duration {
+    let written = read.span("slow_start", &keys.slow_start, Duration::ZERO..=DAY).unwrap_or_default();
+    if matches!(balance, Policy::ConsistentHash { .. }) { Duration::ZERO } else { written }
 }
 
 pub(super) fn aggregate(keys: &AggregateKeys, mut read: Reading<'_>) -> Aggregate {

@@ -405,6 +405,7 @@ impl Control {
         self.prober.follow(targets.flatten().collect());
         following.errands.drain(..).for_each(|errand| errand.abort());
         following.errands.extend(alarm(&snapshot));
+        following.errands.extend(steps(&snapshot));
         following.errands.extend(self.wakers(&snapshot));
         following.errands.extend(self.attendants(&snapshot));
         following.errands.push(tokio::spawn(fail_back(self.switchboard.clone())).abort_handle());
@@ -520,6 +521,24 @@ fn alarm(snapshot: &Snapshot) -> Option<AbortHandle> {
         }
     };
     (!waiting.is_empty()).then(|| tokio::spawn(ring(waiting)).abort_handle())
+}
+
+/// One task for each pool with a slow start: it takes the steps of whoever comes back, each at its time.
+fn steps(snapshot: &Snapshot) -> Vec<AbortHandle> {
+    let take = async |pool: Arc<Pool>| loop {
+        let rest = async {
+            match pool.next_deadline() {
+                Some(deadline) => tokio::time::sleep(deadline.saturating_sub(clock::monotonic())).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = pool.retimed() => {}
+            () = rest => pool.advance(clock::monotonic()),
+        }
+    };
+    let starts_slowly = snapshot.pools.values().filter(|served| !served.config.rules.slow_start.is_zero());
+    starts_slowly.map(|served| tokio::spawn(take(served.live.clone())).abort_handle()).collect()
 }
 
 /// Lets time pass for the routes with several pools, whenever it brings one back to a better pool.

@@ -35,7 +35,11 @@ impl Departed {
 
     /// The member with this key, if it is remembered.
     pub(super) fn recall(&mut self, key: &Key) -> Option<Member> {
-        self.0.remove(key).map(|(_, member)| member)
+        // Who returns healthy has not turned so: it is the member it was.
+        self.0.remove(key).map(|(_, mut member)| {
+            member.was_healthy = true;
+            member
+        })
     }
 }
 

@@ -52,6 +52,7 @@ prop_compose! {
         aggregate in prop::option::of((0_u8..101, 1_u32..5)),
         max_latency in prop::option::weighted(0.3, Just(ms(100))),
         ratio in prop::option::weighted(0.5, Just(3.0)),
+        slow_start in prop::sample::select(vec![0, 100, 1_000]),
         drain in prop::sample::select(vec![0, 50, 1_000]),
         eject in prop::option::weighted(0.6, (1_u32..5, prop::bool::ANY)),
         probed in prop::bool::weighted(0.9),
@@ -67,6 +68,7 @@ prop_compose! {
             aggregate: aggregate
                 .map(|(min_healthy_percent, min_healthy)| Aggregate { min_healthy_percent, min_healthy }),
             gates: Gates { max_latency, max_latency_ratio: ratio, ..Gates::default() },
+            slow_start: ms(slow_start),
             drain: ms(drain),
             eject: eject.map(|(consecutive, probe_clears)| Eject { consecutive, base: ms(30), max: ms(100), probe_clears, ..Eject::default() }),
             probed,

@@ -42,6 +42,10 @@ pub struct Member {
     pub(super) turn: Turn,
     /// The cap's place outside the rotation, kept also while the tier does not serve.
     pub(super) out: bool,
+    /// Whether it was a healthy member when the picture was drawn last.
+    pub(super) was_healthy: bool,
+    /// When its slow start began, until that is over.
+    pub(super) back_since: Option<Duration>,
 }
 
 /// What the relative latency gate needs to know, in the order in which the pool's samples came (0: never).
@@ -81,6 +85,9 @@ impl Member {
             unrest: Unrest::default(),
             turn: Turn::default(),
             out: false,
+            // Who begins healthy has not turned so.
+            was_healthy: true,
+            back_since: None,
         }
     }
 
@@ -151,6 +158,11 @@ impl Member {
     /// Since when it drains, by an operator's word or a weight of 0; `None` where it does not.
     pub fn draining_since(&self) -> Option<Duration> {
         self.draining_since
+    }
+
+    /// When its slow start began; `None` where it has none, or it is over.
+    pub fn back_since(&self) -> Option<Duration> {
+        self.back_since
     }
 
     /// What the judge says, and traffic: unhealthy if either does.
@@ -370,7 +382,8 @@ impl Member {
         };
         let fresh = Member::new(self.id, now, &Rules { initial, ..rules.clone() }, self.spec.clone());
         let (admin, admin_since, draining_since) = (self.admin, self.admin_since, self.draining_since);
-        *self = Member { admin, admin_since, draining_since, last_sample: self.last_sample.take(), ..fresh };
+        let (was_healthy, last_sample) = (self.was_healthy, self.last_sample.take());
+        *self = Member { admin, admin_since, draining_since, last_sample, was_healthy, ..fresh };
     }
 
     /// Another probe: the verdict stands unverified, the evidence is gone (health.md §9).

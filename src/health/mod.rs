@@ -21,6 +21,7 @@ mod pace;
 mod passive;
 mod picture;
 mod pool;
+mod ramp;
 pub mod replacement;
 mod reshape;
 mod rules;
@@ -45,6 +46,7 @@ pub use pace::Pace;
 pub use passive::{Ban, Broken, Charge, Eject, Failure, Seen};
 pub use picture::Picture;
 pub use pool::PoolHealth;
+pub use ramp::Ramp;
 pub use rules::{Admin, Gates, Initial, Judge, Key, OnAllUnhealthy, Rules, Spec};
 pub use sample::{Class, Outcome, Phases, Reason, Sample};
 

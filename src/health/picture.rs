@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use super::{Admin, Census, Member, Mode, OnAllUnhealthy, Rules, Standing, State, cap, drain, tier};
+use super::{Admin, Census, Member, Mode, OnAllUnhealthy, Ramp, Rules, Standing, State, cap, drain, tier};
 
 /// How the pool and each member stand now.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,6 +29,8 @@ pub struct Picture {
     pub standings: Vec<Standing>,
     /// Those who drain and serve the clients bound to them meanwhile, by their place, and until when each does.
     leaving: Vec<(usize, Duration)>,
+    /// Parallel to `standings`, or empty where nobody ramps.
+    pub(super) ramps: Vec<Option<Ramp>>,
 }
 
 /// Whether requests may still wait for first verdicts.
@@ -79,8 +81,19 @@ impl Picture {
             in_rotation: standings.iter().filter(|standing| standing.takes_traffic()).count(),
             total: serving.map_or(members.len(), |tier| tallies[tier].members),
             leaving: drain::leaving(rules, members, serving),
+            ramps: Vec::new(),
             standings,
         }
+    }
+
+    /// What part of its weight the member at `index` has while it comes back; `None`: all of it.
+    pub fn ramp(&self, index: usize) -> Option<Ramp> {
+        self.ramps.get(index).copied().flatten()
+    }
+
+    /// Whether everybody has the part of their weight that they have in `other`.
+    pub fn ramps_as(&self, other: &Picture) -> bool {
+        self.ramps == other.ramps
     }
 
     /// Whether a client that is bound to the member at `index` may go there at `now`: whoever serves serves it, and so does a

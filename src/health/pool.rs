@@ -10,7 +10,7 @@ use super::departed::Departed;
 use super::picture::Patience;
 use super::{
     Admin, Change, Charge, Member, MemberId, Mode, Outcome, Picture, Reason, Rules, Sample, Spec, Standing, Verdict,
-    latency,
+    latency, ramp,
 };
 
 /// The health of one pool.
@@ -27,6 +27,8 @@ pub struct PoolHealth {
     pub(super) departed: Departed,
     /// When the first passive ejection is over.
     next_return: Option<Duration>,
+    /// When the next step of somebody's slow start begins.
+    next_step: Option<Duration>,
     /// Conclusive samples so far: their order, where two may have come at the same time.
     turns: u64,
 }
@@ -44,6 +46,7 @@ impl PoolHealth {
             next_id: 0,
             departed: Departed::default(),
             next_return: None,
+            next_step: None,
             turns: 0,
         };
         for spec in members {
@@ -52,6 +55,7 @@ impl PoolHealth {
             pool.members.push(member);
         }
         pool.redraw(now);
+        pool.ramp(now, &[]);
         pool
     }
 
@@ -128,7 +132,7 @@ impl PoolHealth {
         self.settle(now, changes)
     }
 
-    /// Lets time pass: the wait for first verdicts ends, and so do passive ejections.
+    /// Lets time pass: the wait for first verdicts ends, and so do passive ejections; who comes back has more of its weight.
     pub fn advance(&mut self, now: Duration) -> Vec<Change> {
         if !self.is_due(now) {
             return Vec::new();
@@ -147,7 +151,7 @@ impl PoolHealth {
     pub fn next_deadline(&self) -> Option<Duration> {
         // In the fallback time brings nobody back.
         let next_return = self.next_return.filter(|_| self.picture.mode != Mode::Fallback);
-        [self.first_verdicts_by(), next_return].into_iter().flatten().min()
+        [self.first_verdicts_by(), next_return, self.next_step].into_iter().flatten().min()
     }
 
     fn is_due(&self, now: Duration) -> bool {
@@ -203,6 +207,7 @@ impl PoolHealth {
             // A fallback has just ended, in which time had run out for some.
             self.redraw(now);
         }
+        self.ramp(now, &before.standings);
         let after = &self.picture;
         let moves = self.members.iter().zip(before.standings.iter().zip(&after.standings));
         // Only the unhealthy are kept or ejected, so whoever moved between the two has the verdict it had; but for one that
@@ -235,6 +240,12 @@ impl PoolHealth {
         let picture = Picture::draw(&self.rules, &mut self.members, patience);
         self.next_return = self.members.iter().filter_map(|member| Some(member.ban()?.until)).min();
         std::mem::replace(&mut self.picture, picture)
+    }
+
+    /// Adds to the picture who comes back step by step, by how each stood `before`.
+    fn ramp(&mut self, now: Duration, before: &[Standing]) {
+        ramp::follow(&self.rules, &mut self.members, before, now);
+        (self.picture.ramps, self.next_step) = ramp::ramps(&self.rules, &self.members, &self.picture.standings, now);
     }
 
     /// Ends the passive ejections whose time is over, and says whether there were any. In the fallback it ends none: there the

@@ -48,6 +48,9 @@ impl Watch {
         the_state_follows(&self.pool);
         only_the_fit_serve(&self.pool);
         whoever_drains_serves_its_own(&self.pool, &before, self.now);
+        let mut settled = self.pool.clone();
+        settled.advance(self.now);
+        who_comes_back_ramps(&settled, &before, self.now);
         assert!(self.pool.clone().advance(self.now).is_empty() || matches!(step.act, Act::Sample(..) | Act::Late(..)));
     }
 
@@ -214,7 +217,8 @@ fn agrees_with_itself(pool: &PoolHealth) {
     assert_eq!(serving == 0, nobody_serves, "{picture:?}");
     assert_eq!(picture.tier.is_none(), nobody_serves || picture.mode == Mode::Fallback);
     let someone_returns = picture.mode != Mode::Fallback && pool.members().iter().any(|member| member.ban().is_some());
-    assert_eq!(pool.next_deadline().is_some(), picture.mode == Mode::Waiting || someone_returns);
+    let someone_ramps = pool.members().iter().any(|member| member.back_since().is_some());
+    assert_eq!(pool.next_deadline().is_some(), picture.mode == Mode::Waiting || someone_returns || someone_ramps);
     if let Some(tier) = picture.tier {
         let of_tier = pool.members().iter().filter(|member| member.spec().tier == tier).count();
         assert_eq!(picture.total, of_tier);
@@ -309,6 +313,31 @@ fn whoever_drains_serves_its_own(pool: &PoolHealth, before: &PoolHealth, now: Du
             standing.takes_traffic() || end.is_some_and(|end| now < end)
         );
     }
+}
+
+/// A ramp begins with a recovery and nothing else, runs by its own time, and counts only beside somebody who has none.
+fn who_comes_back_ramps(pool: &PoolHealth, before: &PoolHealth, now: Duration) {
+    let (picture, whole) = (pool.picture(), pool.rules().slow_start);
+    for (index, member) in pool.members().iter().enumerate() {
+        if let (Some(begun), Some(old)) = (member.back_since(), before.index_of(member.id()))
+            && before.members()[old].back_since() != Some(begun)
+        {
+            let stood = before.picture().standings[old];
+            let was_out = matches!(stood, Standing::Ejected | Standing::Unknown);
+            assert!(begun == now && was_out && member.verdict() == Verdict::Healthy, "{stood:?} {member:?}");
+        }
+        if let Some(begun) = member.back_since() {
+            assert!(now < begun + whole, "{member:?}");
+            assert!(pool.next_deadline().is_some_and(|next| next > now && next <= begun + whole), "{member:?}");
+        }
+        if let Some(ramp) = picture.ramp(index) {
+            let begun = member.back_since().expect("it comes back");
+            assert_eq!((now - begun).as_nanos() * 10 / whole.as_nanos() + 1, u128::from(ramp.tenths()));
+            assert!(picture.standings[index] == Standing::Healthy && !picture.standings.contains(&Standing::Kept));
+        }
+    }
+    let mut serving = (0..pool.members().len()).filter(|index| picture.standings[*index].takes_traffic()).peekable();
+    assert!(serving.peek().is_none() || serving.any(|index| picture.ramp(index).is_none()), "all ramp: {picture:?}");
 }
 
 proptest! {

@@ -28,6 +28,8 @@ pub struct Rules {
     pub aggregate: Option<Aggregate>,
     /// Latency gates.
     pub gates: Gates,
+    /// How long a member that comes back takes to have its whole weight again (health.md §7); zero: it has it at once.
+    pub slow_start: Duration,
     /// How long a member that drains goes on serving clients that are bound to it (health.md §7).
     pub drain: Duration,
     /// When traffic ejects; `None`: it never does.
@@ -54,6 +56,7 @@ impl Default for Rules {
             tier_min_healthy_percent: None,
             aggregate: None,
             gates: Gates::default(),
+            slow_start: Duration::ZERO,
             drain: Duration::from_secs(600),
             eject: None,
             probed: true,

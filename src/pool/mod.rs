@@ -82,6 +82,8 @@ pub struct Pool {
     badges: ArcSwap<Badges>,
     turn: AtomicUsize,
     changed: Notify,
+    /// There may be another deadline than before.
+    retimed: Notify,
     waiters: AtomicUsize,
     hall: Arc<Hall>,
     budget: Budget,
@@ -363,7 +365,8 @@ impl Pool {
         true
     }
 
-    /// Lets time pass: ends the wait of a cold start once its deadline is over, and passive ejections likewise.
+    /// Lets time pass: ends the wait of a cold start once its deadline is over, and passive ejections likewise; takes the steps
+    /// of slow starts.
     pub fn advance(&self, now: Duration) {
         let mut board = self.board();
         let changes = board.health.advance(now);
@@ -382,6 +385,11 @@ impl Pool {
     /// Until when requests wait that come now; `None`: they do not.
     pub fn waits_until(&self) -> Option<Duration> {
         self.board().health.first_verdicts_by()
+    }
+
+    /// Resolves when [`Pool::next_deadline`] may be another than it was; once for all that happened before.
+    pub fn retimed(&self) -> tokio::sync::futures::Notified<'_> {
+        self.retimed.notified()
     }
 
     /// Whether the first verdicts are in, or have been waited for long enough. It stays so over reloads, unless one leaves
@@ -413,7 +421,8 @@ impl Pool {
         rebuild: bool,
     ) -> Vec<Arc<Event>> {
         let would = would.filter(Would::is_something).map(|would| (would, self.roster.load().state()));
-        if changes.is_empty() && !rebuild {
+        let ramps_as_before = board.health.picture().ramps_as(self.roster.load().picture());
+        if changes.is_empty() && !rebuild && ramps_as_before {
             self.tell_observed(board, would, &[]);
             return Vec::new();
         }
@@ -422,7 +431,7 @@ impl Pool {
             // With the fallback ends that time brings nobody back.
             self.calls.stir();
         }
-        // A latency alone changes who is picked, and nothing that anyone else goes by.
+        // A latency or a step of a slow start alone changes who is picked, and nothing that anyone else goes by.
         let told = if changes.is_empty() { Vec::new() } else { self.tell(board, now, changes) };
         self.tell_observed(board, would, &told);
         self.wake();
@@ -436,6 +445,9 @@ impl Pool {
         let next = Roster::new(&board.health, &board.policy, board.rings.as_deref(), &board.members);
         next.count_candidates(Some(&self.roster.load()));
         self.roster.store(Arc::new(next));
+        if board.health.next_deadline().is_some() {
+            self.retimed.notify_one();
+        }
     }
 
     /// Has those look again who wait, for a verdict or for room.

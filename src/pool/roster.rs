@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::bonds::Bond;
 use super::{Choice, Member};
 use crate::balance::{Balancer, Candidate, Form, Policy, Rings};
-use crate::health::{Aggregate, Census, MemberId, Mode, OnAllUnhealthy, Picture, PoolHealth, Standing, State};
+use crate::health::{Aggregate, Census, MemberId, Mode, OnAllUnhealthy, Picture, PoolHealth, Ramp, Standing, State};
 
 /// Who is in the pool, how each one stands, and who may be picked.
 #[derive(Debug)]
@@ -337,12 +337,16 @@ fn candidates(health: &PoolHealth, standings: &[Standing]) -> Vec<Candidate> {
     let members = health.members().iter().zip(standings).enumerate();
     members
         .filter(|(_, (member, standing))| eligible(standing) && member.spec().key.address.is_some())
-        .map(|(index, (member, standing))| Candidate {
-            index,
-            weight: member.spec().weight.max(1),
-            split: member.spec().split.max(1),
-            kept: *standing == Standing::Kept,
-            latency: member.latency(),
+        .map(|(index, (member, standing))| {
+            // A part of a weight is a weight that is divided by more.
+            let (tenths, whole) = health.picture().ramp(index).map_or((1, 1), |ramp| (ramp.tenths(), Ramp::WHOLE));
+            Candidate {
+                index,
+                weight: member.spec().weight.max(1).saturating_mul(tenths),
+                split: member.spec().split.max(1).saturating_mul(whole),
+                kept: *standing == Standing::Kept,
+                latency: member.latency(),
+            }
         })
         .collect()
 }

@@ -90,6 +90,7 @@ impl Pool {
             badges: ArcSwap::from_pointee(badges),
             turn: AtomicUsize::new(fastrand::usize(..)),
             changed: Notify::new(),
+            retimed: Notify::new(),
             waiters: AtomicUsize::new(0),
             hall,
             budget: Budget::new(budget_percent),

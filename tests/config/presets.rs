@@ -1,6 +1,4 @@
 //! "The presets in one table" (product.md), row by row, read off what a bare pool of that preset means.
-//!
-//! Of the row "gates, slow start: none" only the gates are tested: for the other there is no key yet.
 
 use std::time::Duration;
 
@@ -175,8 +173,10 @@ fn row_ranges_checked() {
 }
 
 #[test]
-fn row_gates_none() {
-    assert!(all().iter().all(|p| p.rules.gates == Gates::default()));
+fn row_gates_and_slow_start_none() {
+    assert!(all().iter().all(|p| p.rules.gates == Gates::default() && p.rules.slow_start.is_zero()));
+    let slow = pool(&format!("preset: front_door, {MEMBERS}, slow_start: 30s"));
+    assert_eq!(slow.rules.slow_start, Duration::from_secs(30));
 }
 
 #[test]

@@ -39,6 +39,8 @@ pub struct MemberFacts {
     pub leaves_at: Option<Duration>,
     /// Until when traffic has put it out.
     pub banned_until: Option<Duration>,
+    /// In tenths.
+    pub ramp: Option<u32>,
 }
 
 /// As the heart tells it.
@@ -61,6 +63,7 @@ pub fn told(heart: &PoolHealth) -> Facts {
         pace: m.pace(),
         leaves_at: picture.leaves_at(at),
         banned_until: m.ban().map(|ban| ban.until),
+        ramp: picture.ramp(at).map(|ramp| ramp.tenths()),
     };
     Facts {
         mode: picture.mode,
@@ -78,7 +81,8 @@ pub fn told(heart: &PoolHealth) -> Facts {
 pub fn reckoned(model: &Model, ids: &[MemberId]) -> Facts {
     let stand = &model.stand;
     let fits = model.fits();
-    let members = model.lives.iter().zip(&fits).zip(&stand.standings).map(|((life, fit), standing)| MemberFacts {
+    let lives = model.lives.iter().zip(&fits).zip(&stand.standings).zip(&model.ramps);
+    let members = lives.map(|(((life, fit), standing), ramp)| MemberFacts {
         name: life.spec.key.name.clone(),
         id: ids[life.id],
         admin: life.admin,
@@ -95,6 +99,7 @@ pub fn reckoned(model: &Model, ids: &[MemberId]) -> Facts {
         pace: fit.pace,
         leaves_at: model.leaves_at(life, fit),
         banned_until: life.banned.until(),
+        ramp: *ramp,
     });
     Facts {
         mode: stand.mode,
@@ -185,6 +190,7 @@ pub fn words(facts: &Facts) -> Vec<String> {
         words.extend(m.cause.map(|reason| format!("by {:?}", reason.class())));
         words.extend(m.leaves_at.map(|_| "serves its own".to_owned()));
         words.extend(m.banned_until.map(|_| "by traffic".to_owned()));
+        words.extend(m.ramp.map(|tenths| if tenths == 1 { "begins to ramp" } else { "ramps" }.to_owned()));
         words.extend(m.unverified.then(|| "unverified".to_owned()));
         words.extend((m.verdict == Verdict::Unhealthy && !m.proven).then(|| "never healthy".to_owned()));
     }
@@ -196,7 +202,7 @@ pub fn words(facts: &Facts) -> Vec<String> {
 }
 
 /// What a good set of histories has seen: words of [`words`] and [`kinds`].
-pub const WORDS: [&str; 38] = [
+pub const WORDS: [&str; 40] = [
     "Down",
     "Waiting",
     "Fallback",
@@ -226,6 +232,8 @@ pub const WORDS: [&str; 38] = [
     "by Slow",
     "serves its own",
     "by traffic",
+    "begins to ramp",
+    "ramps",
     "unverified",
     "never healthy",
     "the cap bites",
@@ -271,11 +279,12 @@ fn one_a_line(m: &MemberFacts) -> String {
         since,
         cause,
         leaves_at,
+        ramp,
         ..
     } = m;
     format!(
         "id {id:?}\nadmin {admin:?}\nverdict {verdict:?}\nproven {proven}\nunverified {unverified}\nstanding {standing:?}\n\
-         banned until {:?}\nwindow {window:?}\nstreak {streak}\nlatency {latency:?}\nsince {since:?}\ncause {cause:?}\nleaves at {leaves_at:?}\nlast {:?}\npace {:?}",
+         banned until {:?}\nwindow {window:?}\nstreak {streak}\nlatency {latency:?}\nsince {since:?}\ncause {cause:?}\nleaves at {leaves_at:?}\nramp {ramp:?}\nlast {:?}\npace {:?}",
         m.banned_until, m.last, m.pace
     )
 }

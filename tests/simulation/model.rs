@@ -8,7 +8,7 @@
 use crate::banned::Banned;
 use crate::fit::{Fit, fit};
 use crate::stand::{Stand, stand};
-use pulsegate::health::{Admin, Initial, Judge, Mode, Outcome, Reason, Rules, Sample, Spec, Verdict};
+use pulsegate::health::{Admin, Initial, Judge, Mode, Outcome, Reason, Rules, Sample, Spec, Standing, Verdict};
 use std::time::Duration;
 
 /// What happened to one member, in order.
@@ -45,6 +45,8 @@ pub struct Life {
     over: bool,
     /// Since when it drains.
     draining: Option<Duration>,
+    /// Since when it comes back, until it has come back.
+    pub back: Option<Duration>,
 }
 
 /// A pool, and everything that happened to it.
@@ -57,6 +59,12 @@ pub struct Model {
     pub returned: Vec<usize>,
     /// Who has left, until when it is remembered, and the judge it left under.
     departed: Vec<(Duration, Judge, Life)>,
+    /// When it was last worked out how everybody stands.
+    settled: Duration,
+    /// Who stood how until now, and whether it was a healthy member.
+    before: Vec<(usize, Standing, bool)>,
+    /// The tenths of its weight that each has who serves; `None`: all of it.
+    pub ramps: Vec<Option<u32>>,
     events: usize,
     born: usize,
 }
@@ -72,6 +80,9 @@ impl Model {
             deadline,
             returned: vec![],
             departed: vec![],
+            settled: now,
+            before: vec![],
+            ramps: vec![],
             events: 0,
             born: 0,
         };
@@ -175,8 +186,16 @@ impl Model {
                 (None, None) => {
                     let turns = vec![(self.events, now, Turn::Born(self.initial(), self.rules.judge))];
                     let (id, banned) = (self.born, Banned::default());
-                    let life = Life { id, admin: spec.admin, spec, turns, banned, over: false, draining: None };
-                    self.lives.push(life);
+                    self.lives.push(Life {
+                        id,
+                        admin: spec.admin,
+                        spec,
+                        turns,
+                        banned,
+                        over: false,
+                        draining: None,
+                        back: None,
+                    });
                     self.born += 1;
                     continue;
                 }
@@ -238,6 +257,7 @@ impl Model {
             life.turns.push((self.events, now, Turn::Born(initial, self.rules.judge)));
             life.banned = Banned::default();
             life.over = false;
+            life.back = None;
         }
         life.admin = admin;
     }
@@ -282,6 +302,8 @@ impl Model {
             let between = self.stand.out.clone();
             self.stand = stand(&self.rules, &self.lives, &self.fits(), &between, now >= self.deadline);
         }
+        self.settled = now;
+        self.come_back(now, &self.fits());
     }
 
     /// Before anything else happens.
@@ -314,7 +336,50 @@ impl Model {
         let waits = (self.stand.mode == Mode::Waiting).then_some(self.deadline);
         let returns = self.lives.iter().filter_map(|life| life.banned.until());
         let returns = returns.filter(|_| self.stand.mode != Mode::Fallback);
-        returns.chain(waits).min()
+        returns.chain(waits).chain(self.next_step()).min()
+    }
+
+    /// health.md §7, slow start.
+    fn come_back(&mut self, now: Duration, fits: &[Fit]) {
+        let whole = self.rules.slow_start;
+        let ramp = |life: &Life| {
+            let step = whole / 10;
+            let tenths = 1 + (now - life.back?).as_millis().checked_div(step.as_millis())?;
+            (tenths < 10).then_some(tenths as u32)
+        };
+        let mut now_so = vec![];
+        for ((life, fit), standing) in self.lives.iter_mut().zip(fits).zip(&self.stand.standings) {
+            let active = life.admin == Admin::Enabled && life.spec.weight > 0 && life.spec.key.address.is_some();
+            let healthy = active && fit.verdict == Verdict::Healthy;
+            let was = self.before.iter().find(|(id, ..)| *id == life.id);
+            // "turns healthy from ejected or unknown", "not from kept or fallback".
+            if healthy && matches!(was, Some((_, Standing::Ejected | Standing::Unknown, false))) {
+                life.back = Some(now);
+            }
+            if fit.verdict != Verdict::Healthy || ramp(life).is_none() {
+                life.back = None;
+            }
+            now_so.push((life.id, *standing, healthy));
+        }
+        self.before = now_so;
+        let stands = |standing: Standing| self.stand.standings.contains(&standing);
+        let of_healthy = self.lives.iter().zip(&self.stand.standings).map(|(life, standing)| match standing {
+            Standing::Healthy => ramp(life),
+            _ => None,
+        });
+        let ramps: Vec<Option<u32>> = of_healthy.collect();
+        // "nobody ramps while anyone is kept; if all ramp the pool serves normally".
+        let somebody_whole =
+            ramps.iter().zip(&self.stand.standings).any(|(ramp, s)| *s == Standing::Healthy && ramp.is_none());
+        self.ramps = if stands(Standing::Kept) || !somebody_whole { vec![None; ramps.len()] } else { ramps };
+    }
+
+    /// When the next step of a slow start begins.
+    fn next_step(&self) -> Option<Duration> {
+        let step = self.rules.slow_start / 10;
+        let next =
+            |life: &Life| (1..10).map(|n| life.back.map(|back| back + step * n)).find(|at| *at > Some(self.settled))?;
+        self.lives.iter().filter_map(next).min()
     }
 
     /// What each member's life adds up to.

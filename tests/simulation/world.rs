@@ -245,6 +245,7 @@ pub fn rules(dice: &mut Dice) -> Rules {
         tier_min_healthy_percent: dice.one_of(&[None, None, Some(0), Some(34), Some(50), Some(100)]),
         aggregate: None,
         gates,
+        slow_start: Duration::from_millis(dice.one_of(&[0, 1_000, 1_000, 30_000])),
         drain: Duration::from_millis(dice.one_of(&[0, 400, 5_000])),
         eject: dice.chance(50).then(|| Eject {
             base: Duration::from_millis(dice.one_of(&[50, 300, 1000])),

@@ -46,6 +46,8 @@ pub struct Known {
     pub admin_since: Duration,
     /// Since when it drains; `None` where it does not.
     pub draining_since: Option<Duration>,
+    /// Since when it comes back; `None` where it does not.
+    pub back_since: Option<Duration>,
     /// Its rank.
     pub tier: u8,
     /// As configured.
@@ -97,6 +99,7 @@ impl Known {
             admin: member.admin(),
             admin_since: member.admin_since(),
             draining_since: member.draining_since(),
+            back_since: member.back_since(),
             tier: member.spec().tier,
             weight: member.spec().weight,
             window: shown.window(),

@@ -11,7 +11,7 @@ use super::why::{self, Chance};
 use crate::clock;
 use crate::config::Listener;
 use crate::control::Control;
-use crate::health::Mode;
+use crate::health::{Mode, Ramp};
 use crate::pool::Foreseen;
 use crate::proxy::{self, Described, End, Fate, Led};
 use crate::route::{Host, Route};
@@ -196,6 +196,8 @@ struct MemberWhy {
     tier: u8,
     /// Its share among its equals.
     weight: u32,
+    /// The part of its weight that it has for now, 0.1 to 0.9, while it comes back; null where it has all of it.
+    ramp: Option<f64>,
     /// The part of requests without a hash key that it gets in the long run, 0 to 1; null where loads decide, or it is out.
     share: Option<f64>,
     /// Requests that it is serving.
@@ -392,6 +394,7 @@ fn members(led: &Led, facts: &Facts, end: &End) -> Vec<MemberWhy> {
             admin: known.map_or("enabled", |known| known.admin.as_str()),
             tier: known.map_or(0, |known| known.tier),
             weight: known.map_or(0, |known| known.weight),
+            ramp: roster.picture().ramp(index).map(Ramp::part),
             share: prospect.and_then(|prospect| prospect.share),
             in_flight: live.in_flight(),
             max_in_flight: facts::room(live),

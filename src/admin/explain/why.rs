@@ -8,7 +8,7 @@ use crate::balance::{Memory, Policy};
 use crate::clock;
 use crate::config::Listener;
 use crate::health::failover::Ability;
-use crate::health::{Admin, Ban, Mode, Outcome, Picture, Standing, Verdict};
+use crate::health::{Admin, Ban, Mode, Outcome, Picture, Ramp, Standing, Verdict};
 use crate::pool::{Choice, Foreseen, Member};
 use crate::proxy::{Claim, End, Fate, Led};
 use crate::route::{Host, Route};
@@ -174,9 +174,10 @@ pub fn member(led: &Led, facts: &Facts, index: usize, chance: Chance) -> String 
         },
         Chance::NotNow => not_now(led, index),
     };
-    let why = match standing {
-        Standing::Kept => format!("{why}; kept: {}; {}", evidence(known), cap(roster.picture())),
-        Standing::Fallback => format!("{why}; {}", evidence(known)),
+    let why = match (standing, roster.picture().ramp(index)) {
+        (Standing::Kept, _) => format!("{why}; kept: {}; {}", evidence(known), cap(roster.picture())),
+        (Standing::Fallback, _) => format!("{why}; {}", evidence(known)),
+        (_, Some(ramp)) => format!("{why}; {}", slow_start(known, ramp)),
         _ => why,
     };
     with_would(why, facts, live)
@@ -198,6 +199,12 @@ fn would(facts: &Facts, live: &Member) -> Option<String> {
         Standing::Draining | Standing::Disabled => String::new(),
     };
     Some(format!("would be {} (observed: {rules}){why}", standing.as_str()))
+}
+
+/// `slow start since 12:03:11 UTC: 0.3 of its weight`.
+fn slow_start(known: &Known, ramp: Ramp) -> String {
+    let since = known.back_since.map(|since| format!(" since {}", moment(since))).unwrap_or_default();
+    format!("slow start{since}: {} of its weight", ramp.part())
 }
 
 fn overloaded(led: &Led) -> String {

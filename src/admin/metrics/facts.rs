@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::control::Control;
-use crate::health::{Mode, Phases, Picture, PoolHealth, Standing, State, Verdict};
+use crate::health::{Mode, Phases, Picture, PoolHealth, Ramp, Standing, State, Verdict};
 use crate::pool::{self, Headline, Pool, Shadow};
 use crate::snapshot::Served;
 
@@ -48,6 +48,8 @@ pub struct MemberFacts {
     /// What it is called in this pool, which no other is.
     name: Arc<str>,
     pub weight: u32,
+    /// While it comes back.
+    pub ramp: Option<Ramp>,
     pub tier: u8,
     pub verdict: Verdict,
     pub standing: Standing,
@@ -118,6 +120,7 @@ impl MemberFacts {
             live: live.clone(),
             name: live.label().clone(),
             weight: member.spec().weight,
+            ramp: health.picture().ramp(index),
             tier: member.spec().tier,
             verdict: member.verdict(),
             standing: health.picture().standings[index],

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::facts::{MemberFacts, PoolFacts, all};
 use super::{count, flag, words};
-use crate::health::{Outcome, Reason, Verdict};
+use crate::health::{Outcome, Ramp, Reason, Verdict};
 use crate::telemetry::metrics::{self, Metric, Page};
 
 /// How members stand.
@@ -16,6 +16,7 @@ pub fn standings(page: &mut Page, pools: &[PoolFacts]) {
         all(pools).for_each(|(pool, member)| series.add(&[pool, member.name(), member.standing.as_str()], 1.0));
     });
     each(page, &metrics::MEMBER_WEIGHT, pools, |member| Some(member.weight.into()));
+    each(page, &metrics::MEMBER_RAMP, pools, |member| member.ramp.map(Ramp::part));
     each(page, &metrics::MEMBER_TIER, pools, |member| Some(member.tier.into()));
 }
 

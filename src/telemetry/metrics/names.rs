@@ -209,6 +209,12 @@ pub const MEMBER_STANDING: Metric = gauge(
 pub const MEMBER_WEIGHT: Metric =
     gauge("pulsegate_member_weight", &["pool", "member"], "The member's configured weight.");
 
+pub const MEMBER_RAMP: Metric = gauge(
+    "pulsegate_member_ramp",
+    &["pool", "member"],
+    "The part of its weight that a member in its slow start has; others are left out.",
+);
+
 pub const MEMBER_TIER: Metric = gauge("pulsegate_member_tier", &["pool", "member"], "The member's tier, 0 first.");
 
 pub const MEMBER_IN_FLIGHT: Metric =
@@ -522,6 +528,7 @@ pub const ALL: &[Metric] = &[
     MEMBER_UP,
     MEMBER_STANDING,
     MEMBER_WEIGHT,
+    MEMBER_RAMP,
     MEMBER_TIER,
     MEMBER_IN_FLIGHT,
     MEMBER_MAX_IN_FLIGHT,
