@@ -37,7 +37,7 @@ use crate::discovery::Desk;
 use crate::failover::Switchboard;
 use crate::health::{Admin, MemberId, Mode};
 use crate::listener::Traffic;
-use crate::pool::{Audience, Member, Pool};
+use crate::pool::{Audience, Judged, Member, Pool};
 use crate::probe::{Allowance, Check, Haste, Idle, Prober, Recipe, Report, Taping, Target};
 use crate::remediate::Remediator;
 use crate::snapshot::{Found, Located, Served, Snapshot};
@@ -427,7 +427,10 @@ impl Control {
 
     /// One task for each pool whose traffic may call for probes, or may be called away, or eject: it sees to all that.
     fn attendants(&self, snapshot: &Snapshot) -> Vec<AbortHandle> {
-        let listens = |pool: &&Arc<Served>| pool.config.passive != Passive::Off || pool.config.rescue;
+        let listens = |pool: &&Arc<Served>| {
+            let config = &pool.config;
+            config.passive != Passive::Off || config.rescue || Judged::of(config).by_traffic()
+        };
         let attend = async |pool: Arc<Pool>, prober: Arc<Prober>, traffic: Arc<Traffic>| loop {
             pool.take_fallen().iter().for_each(|member| traffic.call_away(member));
             for member in pool.take_doubted() {

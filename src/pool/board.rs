@@ -52,6 +52,13 @@ impl Board {
         shown(&self.health, self.shadow.as_deref(), index)
     }
 
+    /// Has members know how they would stand, as far as what traffic says of them goes by it.
+    pub(super) fn show_would(&self) {
+        let Some(shadow) = &self.shadow else { return };
+        let standings = &shadow.health().picture().standings;
+        self.members.iter().zip(standings).for_each(|(member, standing)| member.hearsay().stand(*standing));
+    }
+
     /// Requests on its members, those that have left included.
     pub(super) fn in_flight(&self) -> u32 {
         let former = self.former();

@@ -54,6 +54,13 @@ impl Lately {
         self.slots.iter().for_each(|slot| slot.store(0, Relaxed));
     }
 
+    /// It goes on from where the `other` is.
+    pub(super) fn follow(&self, other: &Lately) {
+        self.in_a_row.store(other.in_a_row.load(Relaxed), Relaxed);
+        let both = self.slots.iter().zip(&other.slots);
+        both.for_each(|(slot, other)| slot.store(other.load(Relaxed), Relaxed));
+    }
+
     fn count(&self, present: u64, failures: u64) {
         let counted = |slot: u64| {
             let (of, seen, failed) = unpacked(slot);
@@ -95,8 +102,11 @@ mod tests {
         assert_eq!(lately.fails(seconds(1), WINDOW), Seen { in_a_row: 2, requests: 2, failures: 2 });
         lately.succeeds(seconds(2), WINDOW);
         assert_eq!(lately.fails(seconds(3), WINDOW), Seen { in_a_row: 1, requests: 4, failures: 3 });
+        let other = Lately::default();
+        other.follow(&lately);
         lately.forget();
         assert_eq!(lately.fails(seconds(3), WINDOW), Seen { in_a_row: 1, requests: 1, failures: 1 });
+        assert_eq!(other.fails(seconds(3), WINDOW), Seen { in_a_row: 2, requests: 5, failures: 4 });
     }
 
     #[test]

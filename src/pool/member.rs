@@ -16,6 +16,7 @@ use super::hall::{Hall, PackedCapacity, requests};
 use super::lately::Lately;
 use super::seats::Seats;
 use super::tally::MemberTally;
+use super::testimony::Hearsay;
 use crate::balance::Form;
 use crate::config::Capacity;
 use crate::health::{self, Key, MemberId};
@@ -69,6 +70,7 @@ struct Aside {
     has_fallen: AtomicBool,
     /// Only where traffic may eject.
     lately: OnceLock<Box<Lately>>,
+    hearsay: Hearsay,
 }
 
 impl Member {
@@ -179,6 +181,16 @@ impl Member {
     /// What traffic has seen of it.
     pub(super) fn lately(&self) -> &Lately {
         self.aside.lately.get_or_init(Box::default)
+    }
+
+    /// The same for the rules that are tried.
+    pub(super) fn hearsay(&self) -> &Hearsay {
+        &self.aside.hearsay
+    }
+
+    /// Rules begin to be tried: by their count too, traffic has seen what it has seen.
+    pub(super) fn begin_trial(&self) {
+        self.aside.hearsay.begin(self.aside.lately.get().map(|lately| &**lately));
     }
 
     /// Whether it is unhealthy as one that does not answer.

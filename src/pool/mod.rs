@@ -28,6 +28,7 @@ mod settled;
 mod shadow;
 mod shape;
 mod tally;
+mod testimony;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
@@ -55,6 +56,7 @@ pub use roster::{Headline, Roster};
 pub use shadow::Shadow;
 pub use shape::Plan;
 pub use tally::{MemberTally, PoolTally};
+pub use testimony::{Charges, Judged, Side};
 pub use usage::Usage;
 
 use board::{Board, in_effect, wanted};
@@ -66,9 +68,7 @@ use shadow::Would;
 
 use crate::balance::Policy;
 use crate::config::Capacity;
-use crate::health::{
-    Admin, Change, Charge, Class, Eject, Failure, MemberId, Pace, PoolHealth, Sample, Standing, State, Verdict,
-};
+use crate::health::{Admin, Change, Class, MemberId, Pace, PoolHealth, Sample, State, Verdict};
 use crate::telemetry::{Event, Kind, Trial};
 
 /// Requests that may wait for a first verdict at once; one too many is refused (health.md §2).
@@ -100,15 +100,6 @@ pub struct Heard {
     pub pace: Pace,
     /// What was announced where the member has become unhealthy by it.
     pub fall: Option<Arc<Event>>,
-}
-
-/// Whether anybody probes a pool.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Probed {
-    /// The prober does.
-    Regularly,
-    /// It has no probe.
-    Never,
 }
 
 /// Who asks for a member.
@@ -304,53 +295,6 @@ impl Pool {
         Some(Heard { pace, fall })
     }
 
-    /// A request that has `lease` has failed by its member's doing, where traffic may eject by these rules. What was sent in
-    /// the fallback charges nobody: there whoever is unfit has its share all the same (health.md §4).
-    pub fn fails(&self, now: Duration, lease: &Lease, failure: Failure, rules: &Eject) {
-        if lease.standing() == Standing::Fallback {
-            return;
-        }
-        let member = lease.member();
-        let Some(by) = rules.is_broken(member.lately().fails(now, rules.window)) else { return };
-        member.lately().forget();
-        self.charge(now, member.id(), Charge { last: failure, by });
-    }
-
-    /// One has succeeded. Without probes nobody else can say that a member is fit: there it ends the fallback.
-    pub fn succeeds(&self, now: Duration, lease: &Lease, rules: &Eject, probed: Probed) {
-        lease.member().lately().succeeds(now, rules.window);
-        if lease.standing() == Standing::Fallback && probed == Probed::Never {
-            self.vouch(now, lease.member().id());
-        }
-    }
-
-    /// Traffic charges a member.
-    pub fn charge(&self, now: Duration, id: MemberId, charge: Charge) {
-        let mut board = self.board();
-        let is_out = |board: &Board| board.health.member(id).is_some_and(|member| member.ban().is_some());
-        let was_out = is_out(&board);
-        let would = board.shadow.as_mut().map(|shadow| shadow.step(|health| health.charge(now, id, charge)));
-        let changes = board.health.charge(now, id, charge);
-        if is_out(&board) && !was_out {
-            let live = board.health.index_of(id).map(|index| &board.members[index]);
-            live.into_iter().for_each(|member| member.tally().is_banned());
-        }
-        let is_due = board.new_roster_is_due(now);
-        self.publish(&mut board, now, &changes, would, is_due);
-        self.look_for_fall(&board, id);
-        // The time of one that was unhealthy already runs too.
-        self.calls.stir();
-    }
-
-    /// A request to a member has succeeded, in a pool that nobody probes.
-    pub fn vouch(&self, now: Duration, id: MemberId) {
-        let mut board = self.board();
-        let would = board.shadow.as_mut().map(|shadow| shadow.step(|health| health.vouch(now, id)));
-        let changes = board.health.vouch(now, id);
-        let is_due = board.new_roster_is_due(now);
-        self.publish(&mut board, now, &changes, would, is_due);
-    }
-
     /// An operator's word on a member; false when there is no such member.
     pub fn administer(&self, now: Duration, id: MemberId, admin: Admin) -> bool {
         let mut board = self.board();
@@ -361,6 +305,7 @@ impl Pool {
         let changes = board.health.administer(now, id, admin);
         let changes = in_effect(changes, &wanted, &board.health);
         let would = board.shadow.as_mut().map(|shadow| shadow.step(|health| health.administer(now, id, admin)));
+        board.show_would();
         self.publish(&mut board, now, &changes, would, true);
         true
     }
@@ -421,16 +366,21 @@ impl Pool {
         rebuild: bool,
     ) -> Vec<Arc<Event>> {
         let would = would.filter(Would::is_something).map(|would| (would, self.roster.load().state()));
+        if would.is_some() {
+            board.show_would();
+        }
+        let returns = |health: &PoolHealth| health.next_deadline().is_some();
+        let would_return = would.is_some() && board.shadow.as_ref().is_some_and(|shadow| returns(shadow.health()));
+        if would_return || !changes.is_empty() && returns(&board.health) {
+            // With the fallback ends that time brings nobody back.
+            self.calls.stir();
+        }
         let ramps_as_before = board.health.picture().ramps_as(self.roster.load().picture());
         if changes.is_empty() && !rebuild && ramps_as_before {
             self.tell_observed(board, would, &[]);
             return Vec::new();
         }
         self.show(board, now);
-        if !changes.is_empty() && board.health.next_deadline().is_some() {
-            // With the fallback ends that time brings nobody back.
-            self.calls.stir();
-        }
         // A latency or a step of a slow start alone changes who is picked, and nothing that anyone else goes by.
         let told = if changes.is_empty() { Vec::new() } else { self.tell(board, now, changes) };
         self.tell_observed(board, would, &told);

@@ -73,19 +73,13 @@ impl Pool {
         let roster = Roster::new(&health, &policy, rings.as_deref(), &members);
         roster.count_candidates(None);
         let badges = Badges::new(members.iter().map(|member| (member.key(), member.id())));
+        let former = Vec::new();
+        let (roster_at, roster_is_stale) = (now, false);
+        let board = Board { health, shadow, policy, rings, members, former, settles_at, roster_at, roster_is_stale };
+        board.show_would();
         Pool {
             name: name.into(),
-            board: Mutex::new(Board {
-                health,
-                shadow,
-                policy,
-                rings,
-                members,
-                former: Vec::new(),
-                settles_at,
-                roster_at: now,
-                roster_is_stale: false,
-            }),
+            board: Mutex::new(board),
             roster: ArcSwap::from_pointee(roster),
             badges: ArcSwap::from_pointee(badges),
             turn: AtomicUsize::new(fastrand::usize(..)),
@@ -113,6 +107,7 @@ impl Pool {
         for (index, live) in board.members.iter().enumerate() {
             live.learn(board.shown(index));
         }
+        board.show_would();
         self.show(&mut board, now);
         if was != is && [was, is].contains(&Mode::Down) {
             self.audience.events.announce(&self.name, &board.health, &[Change::Mode { from: was, to: is }]);
@@ -133,7 +128,10 @@ impl Pool {
         // Before the real one is another: one that begins to try has seen what that has seen.
         let shadow = observed.as_ref().map(|tried| match board.shadow.take() {
             Some(shadow) => shadow,
-            None => Box::new(Shadow::of(&board.health, tried)),
+            None => {
+                board.members.iter().for_each(|member| member.begin_trial());
+                Box::new(Shadow::of(&board.health, tried))
+            }
         });
         board.shadow = shadow;
         let would =
@@ -169,6 +167,7 @@ impl Pool {
         board.rings = rings;
         self.badges.store(Arc::new(Badges::new(board.members.iter().map(|member| (member.key(), member.id())))));
         self.budget.set_percent(budget_percent);
+        board.show_would();
         let would = would.filter(Would::is_something).map(|would| (would, self.roster.load().state()));
         self.show(&mut board, now);
         self.audience.events.announce_moves(&self.name, &board.health, &moves);

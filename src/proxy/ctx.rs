@@ -19,7 +19,7 @@ use crate::composite::Door;
 use crate::config::Passive;
 use crate::health::{MemberId, Standing, Window};
 use crate::listener::{Connection, InFlight, Terms};
-use crate::pool::{self, InUse, Lease, Probed};
+use crate::pool::{self, InUse, Judged, Lease};
 use crate::snapshot::{Served, Snapshot};
 use crate::telemetry::metrics::RouteCounts;
 use crate::telemetry::{AccessLog, Attempt, AttemptResult, Pick};
@@ -347,18 +347,17 @@ impl Ctx {
 
     /// Tells the pool what the attempt that has `lease` says of its member.
     pub fn testify(&self, now: Duration, lease: &Lease, evidence: Evidence) {
-        let Some(pool) = self.pool.as_ref().filter(|pool| pool.config.passive != Passive::Off) else { return };
-        let rules = pool.config.rules.eject.as_ref();
-        match (evidence, rules) {
-            (Evidence::Failure(reason), rules) => {
-                pool.live.doubt(now, lease.member());
-                rules.into_iter().for_each(|rules| pool.live.fails(now, lease, reason, rules));
+        let Some(pool) = &self.pool else { return };
+        let judged = Judged::of(&pool.config);
+        match evidence {
+            Evidence::Failure(reason) => {
+                if pool.config.passive != Passive::Off {
+                    pool.live.doubt(now, lease.member());
+                }
+                pool.live.fails(now, lease, reason, judged);
             }
-            (Evidence::Success, Some(rules)) => {
-                let probed = if pool.config.probe.is_some() { Probed::Regularly } else { Probed::Never };
-                pool.live.succeeds(now, lease, rules, probed);
-            }
-            (Evidence::Success, None) | (Evidence::Nothing, _) => {}
+            Evidence::Success => pool.live.succeeds(now, lease, judged),
+            Evidence::Nothing => {}
         }
     }
 

@@ -5,8 +5,8 @@ use crate::facts::{self, Facts};
 use crate::world::{Event, World, rules};
 use pulsegate::balance::Policy;
 use pulsegate::config::Observed;
-use pulsegate::health::{Broken, Charge, Failure, MemberId, Rules, Spec};
-use pulsegate::pool::{Audience, Limits, Plan, Pool};
+use pulsegate::health::{Broken, Charge, Eject, Failure, MemberId, Reason, Rules, Spec};
+use pulsegate::pool::{Audience, Charges, Judged, Limits, Pick, Plan, Pool, Side};
 use pulsegate::telemetry::Event as Told;
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,11 +35,25 @@ impl Stage {
             Event::Reload { rules, specs } => self.pool.reshape(now, plan(rules, tried, specs)),
             Event::Charge { who, reason } => {
                 let last = Failure { reason: *reason, status: None };
-                self.pool.charge(now, MemberId(*who as u64), Charge { last, by: Broken::InARow(5) });
+                let charge = Some(Charge { last, by: Broken::InARow(5) });
+                self.pool.charge(now, MemberId(*who as u64), Charges { in_force: charge, tried: charge });
             }
-            Event::Vouch { who } => self.pool.vouch(now, MemberId(*who as u64)),
+            Event::Vouch { who } => self.pool.vouch(now, MemberId(*who as u64), Side::Both),
             Event::Time => self.pool.advance(now),
         }
+    }
+
+    /// A request to that member ends so; false where it would not come there.
+    fn request(&self, now: Duration, traffic: Traffic, judged: Judged<'_>) -> bool {
+        let roster = self.pool.roster();
+        let others = roster.members().iter().map(|member| member.id()).filter(|id| id.0 != traffic.who as u64);
+        let Pick::Member(lease) = self.pool.pick(&others.collect::<Vec<_>>(), None) else { return false };
+        if traffic.fails {
+            self.pool.fails(now, &lease, Failure { reason: Reason::Reset, status: None }, judged);
+        } else {
+            self.pool.succeeds(now, &lease, judged);
+        }
+        true
     }
 
     fn is(&self) -> Facts {
@@ -61,6 +75,20 @@ impl Stage {
     }
 }
 
+/// What comes to a member.
+#[derive(Debug, Clone, Copy)]
+struct Traffic {
+    who: usize,
+    count: usize,
+    fails: bool,
+}
+
+impl Traffic {
+    fn to(dice: &mut Dice, members: &[usize]) -> Traffic {
+        Traffic { who: dice.one_of(members), count: 1 + dice.below(6), fails: dice.chance(70) }
+    }
+}
+
 fn plan(rules: &Rules, tried: Option<&Rules>, specs: &[Spec]) -> Plan {
     let observed = tried.map(|rules| Arc::new(Observed { rules: rules.clone(), keys: vec!["something"] }));
     let (policy, limits) = (Policy::RoundRobin, Limits::default());
@@ -75,7 +103,14 @@ fn identities(stage: &Stage) -> Vec<usize> {
 /// What is tried: another judge, cap, gate or anything; what a pool remembers is never tried.
 fn trial(dice: &mut Dice, present: &Rules) -> Rules {
     let Rules { memory, rolls, .. } = present.clone();
-    Rules { memory, rolls, ..rules(dice) }
+    let tried = rules(dice);
+    let eject = tried.eject.map(|eject| Eject {
+        consecutive: dice.one_of(&[1, 2, 3, 5]),
+        min_requests: dice.one_of(&[3, 20]),
+        window: Duration::from_millis(dice.one_of(&[1_000, 10_000])),
+        ..eject
+    });
+    Rules { memory, rolls, eject, ..tried }
 }
 
 #[test]
@@ -97,6 +132,13 @@ fn whatever_is_tried_the_pool_is_as_without_it_at_every_step() {
             }
             plain.happens(now, &event, None);
             trying.happens(now, &event, tried.as_ref());
+            if dice.chance(30) {
+                let traffic = Traffic::to(&mut dice, &identities(&plain));
+                for _ in 0..traffic.count {
+                    plain.request(now, traffic, Judged { in_force: &world.rules, tried: None });
+                    trying.request(now, traffic, Judged { in_force: &world.rules, tried: tried.as_ref() });
+                }
+            }
             assert_eq!(trying.is(), plain.is(), "seed {seed}, step {step}: {event:?} at {now:?}");
             assert_eq!(trying.pool.roster().picture(), plain.pool.roster().picture(), "seed {seed}, step {step}");
             assert_eq!(trying.pool.waits_until(), plain.pool.waits_until(), "seed {seed}, step {step}");
@@ -134,6 +176,15 @@ fn what_is_tried_is_told_as_it_is_once_it_is_in_force() {
             };
             trying.happens(now, &event, Some(&tried));
             in_force.happens(now, &really, None);
+            if dice.chance(30) {
+                let traffic = Traffic::to(&mut dice, &identities(&trying));
+                for _ in 0..traffic.count {
+                    // Whoever would be out has nothing of what comes to it all the same.
+                    if trying.request(now, traffic, Judged { in_force: &world.rules, tried: Some(&tried) }) {
+                        in_force.request(now, traffic, Judged { in_force: &tried, tried: None });
+                    }
+                }
+            }
             let would = trying.would_be().expect("something is tried");
             assert_eq!(would, in_force.is(), "seed {seed}, step {step}: {really:?} at {now:?}");
         }
