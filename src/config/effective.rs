@@ -255,6 +255,7 @@ fn observe(observed: &Observed) -> Option<Value> {
         "max_latency" => rules.gates.max_latency.map(span),
         "max_latency_ratio" => rules.gates.max_latency_ratio.map(|ratio| json!(ratio)),
         "latency_floor" => Some(span(rules.gates.latency_floor)),
+        "passive" => rules.eject.map(|rules| json!({ "eject": eject(rules) })),
         _ => None,
     };
     let keys: Map<String, Value> =

@@ -177,6 +177,7 @@ pub(super) struct ObserveKeys {
     pub(super) max_latency: Written<Duration>,
     pub(super) max_latency_ratio: Written<f64>,
     pub(super) latency_floor: Written<Duration>,
+    pub(super) passive: Option<PassiveKeys>,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -7,6 +7,7 @@
 use super::domain::Observed;
 use super::file::{ObserveKeys, PoolKeys, ProbeKeys};
 use super::judge::{gates, hasty, judge};
+use super::passive::ejecting;
 use super::pool::aggregate;
 use super::preset::{Base, Preset};
 use super::probe::Probing;
@@ -30,11 +31,10 @@ pub(super) fn observed(
         return probe.map(|probe| Observed { rules: judged.clone(), keys: vec![probe] });
     };
     let mut names = written.names();
-    if probing.probe.is_none() {
-        if !pool.at.lost("probe") {
-            let message = format!("pool \"{name}\" has no probes, so nobody is judged by any rule; remove `observe`");
-            pool.problems.error_at(pool.at.key("observe").name(), message);
-        }
+    let is_unprobed = probing.probe.is_none() && !pool.at.lost("probe");
+    if is_unprobed && judged.eject.is_none() && written.passive.is_none() {
+        let message = format!("pool \"{name}\" has no probes, so nobody is judged by any rule; remove `observe`");
+        pool.problems.error_at(pool.at.key("observe").name(), message);
         return None;
     }
     let mut read = pool.under("observe");
@@ -47,7 +47,12 @@ pub(super) fn observed(
         let message = format!("the whole probe only observes, and `{key}` with it; write it under `probe`");
         read.problems.error_at(read.at.key(key).name(), message);
     }
+    for key in names.iter().filter(|key| is_unprobed && of_probe.contains(*key)) {
+        let message = format!("pool \"{name}\" has no probes, and `{key}` judges by them; remove it");
+        read.problems.error_at(read.at.key(key).name(), message);
+    }
     let rules = Rules {
+        eject: written.passive.as_ref().and_then(|keys| ejecting(keys, &mut read)).or(judged.eject),
         judge: tried_judge(written, preset, judged, &mut read),
         ..cap_and_more(written, keys, preset, base, judged, &mut read)
     };
@@ -139,6 +144,7 @@ impl ObserveKeys {
             ("max_latency", self.max_latency.is_some()),
             ("max_latency_ratio", self.max_latency_ratio.is_some()),
             ("latency_floor", self.latency_floor.is_some()),
+            ("passive", self.passive.is_some()),
         ];
         keys.into_iter().filter(|(_, is_written)| *is_written).map(|(key, _)| key).collect()
     }

@@ -23,17 +23,23 @@ pub(super) fn passive(
         None => (base.passive, None),
         Some(Or::Word(PassiveWord::Off)) => (Passive::Off, None),
         Some(Or::Word(PassiveWord::Hasten)) => (Passive::Hasten, None),
-        Some(Or::Keys(keys)) => {
-            let mut at = read.under("passive");
-            let Some(written) = &keys.eject else {
-                if !at.at.damaged() {
-                    at.problems.error(at.at, "`passive` says nothing; write `hasten`, or `{ eject: {} }`");
-                }
-                return (base.passive, None);
-            };
-            (Passive::Eject, Some(eject(written, at.under("eject"))))
-        }
+        Some(Or::Keys(keys)) => match ejecting(keys, read) {
+            Some(eject) => (Passive::Eject, Some(eject)),
+            None => (base.passive, None),
+        },
     }
+}
+
+/// The rules by which traffic ejects, or would; `None`: what is written says nothing.
+pub(super) fn ejecting(keys: &PassiveKeys, read: &mut Reading<'_>) -> Option<Eject> {
+    let mut at = read.under("passive");
+    let Some(written) = &keys.eject else {
+        if !at.at.damaged() {
+            at.problems.error(at.at, "`passive` says nothing; write `hasten`, or `{ eject: {} }`");
+        }
+        return None;
+    };
+    Some(eject(written, at.under("eject")))
 }
 
 fn eject(keys: &EjectKeys, mut read: Reading<'_>) -> Eject {

@@ -3,7 +3,7 @@
 use super::tests::{ids, ms, plan, report};
 use super::*;
 use crate::config::Observed;
-use crate::health::{Aggregate, Gates, Judge, Mode, Reason, Rules, Standing};
+use crate::health::{Aggregate, Eject, Failure, Gates, Judge, Mode, Reason, Rules, Standing};
 
 fn tried(key: &'static str, rules: Rules) -> Option<Arc<Observed>> {
     Some(Arc::new(Observed { rules, keys: vec![key] }))
@@ -164,4 +164,82 @@ fn what_is_tried_from_a_reload_on_knows_what_was_seen_before() {
     pool.reshape(ms(5), plan(4));
     assert!(told(&audience, &mut since).is_empty());
     assert!(pool.read_both(|_, shadow, _| shadow.is_none()));
+}
+
+/// Of `count` members that traffic would eject after two failures in a row.
+fn ejecting(count: u8, rules: Rules) -> Plan {
+    let eject = Some(Eject { consecutive: 2, base: ms(100), max: ms(100), ..Eject::default() });
+    let tried = tried("passive", Rules { eject, ..rules.clone() });
+    Plan { rules, observed: tried, ..plan(count) }
+}
+
+/// A request to that member ends so.
+fn request(pool: &Pool, now: Duration, id: MemberId, status: u16) {
+    let others: Vec<MemberId> = ids(pool).into_iter().filter(|other| *other != id).collect();
+    let Pick::Member(lease) = pool.pick(&others, None) else { panic!("it is in rotation") };
+    let (in_force, tried) =
+        pool.read_both(|real, shadow, _| (real.rules().clone(), shadow.map(|shadow| shadow.health().rules().clone())));
+    let judged = Judged { in_force: &in_force, tried: tried.as_ref() };
+    match status {
+        200 => pool.succeeds(now, &lease, judged),
+        status => pool.fails(now, &lease, Failure { reason: Reason::Status, status: Some(status) }, judged),
+    }
+}
+
+#[test]
+fn traffic_that_would_eject_ejects_nobody_and_time_would_bring_it_back() {
+    let (pool, audience) = stage(ejecting(4, plan(4).rules));
+    let (ids, mut since) = (ids(&pool), 0);
+    ids.iter().for_each(|id| report(&pool, ms(1), *id, Sample::pass(ms(1))));
+    told(&audience, &mut since);
+    for (at, status) in [(2, 503), (3, 200), (4, 503), (5, 503)] {
+        assert!(told(&audience, &mut since).is_empty());
+        request(&pool, ms(at), ids[1], status);
+    }
+    let events = told(&audience, &mut since);
+    assert!(
+        events.len() == 1 && events[0].starts_with("~observed (passive): member 10.0.0.2:80 of web"),
+        "{events:#?}"
+    );
+    assert!(events[0].contains("2 failures in a row, last: 503"), "{events:#?}");
+    assert_eq!((pool.roster().standing(1), would(&pool).1[1]), (Standing::Healthy, Standing::Ejected));
+    assert_eq!((pool.roster().members()[1].tally().bans(), pool.next_deadline()), (0, Some(ms(105))));
+    // It would have had none of these.
+    (6..50).for_each(|at| request(&pool, ms(at), ids[1], 503));
+    assert_eq!(pool.next_deadline(), Some(ms(105)));
+    pool.advance(ms(105));
+    assert_eq!(would(&pool).1[1], Standing::Healthy);
+    request(&pool, ms(106), ids[1], 503);
+    assert_eq!(would(&pool).1[1], Standing::Healthy, "the first of a new row");
+    request(&pool, ms(107), ids[1], 503);
+    assert_eq!(would(&pool).1[1], Standing::Ejected);
+}
+
+#[test]
+fn a_fallback_that_traffic_would_bring_ends_with_its_first_success_where_nobody_probes() {
+    let rules = Rules { probed: false, initial: crate::health::Initial::Healthy, ..plan(2).rules };
+    let (pool, _) = stage(ejecting(2, rules));
+    let ids = ids(&pool);
+    ids.iter().for_each(|id| (1..=2).for_each(|at| request(&pool, ms(at), *id, 503)));
+    assert_eq!((pool.roster().mode(), would(&pool).0), (Mode::Normal, Mode::Fallback));
+    // There nobody is charged, and time alone brings nobody back.
+    (3..9).for_each(|at| request(&pool, ms(at), ids[0], 503));
+    pool.advance(ms(500));
+    assert_eq!(would(&pool).0, Mode::Fallback);
+    request(&pool, ms(501), ids[0], 200);
+    assert_eq!((pool.roster().mode(), would(&pool).0), (Mode::Normal, Mode::Normal));
+}
+
+#[test]
+fn traffic_that_is_counted_already_counts_for_rules_that_begin_to_be_tried() {
+    let eject = |consecutive| Some(Eject { consecutive, ..Eject::default() });
+    let in_force = Rules { eject: eject(5), ..plan(4).rules };
+    let (pool, _) = stage(Plan { rules: in_force.clone(), ..plan(4) });
+    let ids = ids(&pool);
+    ids.iter().for_each(|id| report(&pool, ms(1), *id, Sample::pass(ms(1))));
+    (2..4).for_each(|at| request(&pool, ms(at), ids[0], 503));
+    let tried = |eject| tried("passive", Rules { eject, ..in_force.clone() });
+    pool.reshape(ms(5), Plan { rules: in_force.clone(), observed: tried(eject(3)), ..plan(4) });
+    request(&pool, ms(6), ids[0], 503);
+    assert_eq!((pool.roster().standing(0), would(&pool).1[0]), (Standing::Healthy, Standing::Ejected));
 }

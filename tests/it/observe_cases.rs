@@ -143,3 +143,52 @@ fn a_probe_that_only_observes_is_shown_and_judges_nobody() {
     let of_health = |event: &&Value| matches!(event["kind"].as_str(), Some("member" | "pool" | "fallback" | "cap"));
     assert!(told.iter().filter(of_health).all(|event| event["observed"] == true), "{told:?}");
 }
+
+#[test]
+fn ejection_by_traffic_that_is_tried_is_told_and_the_member_keeps_its_traffic() {
+    let (good, bad) = (Origin::start(), Origin::start());
+    let tried = "rescue: false\nobserve: { passive: { eject: { consecutive: 3, base: 300ms, max: 300ms } } }";
+    // In the presets traffic says nothing, and still it can be tried.
+    let keys = format!("probe: {{ {QUICK} }}\npassive: off\n{tried}");
+    let proxy = Proxy::start(&config(&[&good, &bad], &keys));
+    proxy.await_all_healthy();
+    let (mark, address) = (proxy.mark(), bad.address());
+    bad.when(When::path("/api"), Answer::status(503));
+    (0..6).for_each(|_| drop(proxy.get("/api")));
+    let event = proxy.await_event(mark, &[("kind", "member"), ("member", &address), ("to", "unhealthy")]);
+    assert!(observed(&event, &[("reason", "status"), ("standing", "ejected")]).is_some(), "{}", event.raw);
+    assert!(event.raw.contains("observed (passive): member"), "{}", event.raw);
+    assert!(event.text("detail").contains("3 failures in a row, last: 503"), "{}", event.raw);
+    // Its time is over without a request, a probe that says so or a reload.
+    let back = proxy.await_event(mark, &[("kind", "member"), ("member", &address), ("to", "healthy")]);
+    assert!(observed(&back, &[("from", "unhealthy")]).is_some(), "{}", back.raw);
+
+    let forever = keys.replace("300ms, max: 300ms", "10m, max: 10m");
+    proxy.reload(&config(&[&good, &bad], &forever));
+    eventually("it would be out again", || {
+        proxy.get("/api");
+        proxy.member("web", &address)["observed"]["standing"] == "ejected"
+    });
+    let member = proxy.member("web", &address);
+    assert_eq!((&member["standing"], &member["passive"]), (&"healthy".into(), &Value::Null), "{member}");
+    assert_eq!(member["observed"]["ejected_because"], "passive", "{member}");
+    let before = bad.traffic_count();
+    proxy.sample("/shared", 20);
+    assert_eq!(bad.traffic_count() - before, 10);
+    let scrape = proxy.admin_get("/metrics").text();
+    let has = |series: &str| assert!(scrape.contains(series), "no {series:?} in {scrape}");
+    assert!(!scrape.contains("pulsegate_passive_ejections_total{"), "nothing of that kind has happened");
+    has(&format!("pulsegate_observed_member_standing{{pool=\"web\",member=\"{address}\",standing=\"ejected\"}} 1"));
+    let said = proxy.admin_get("/api/v1/explain?url=http://a.test/x").json();
+    let of_bad = said["members"].as_array().and_then(|all| all.iter().find(|member| member["address"] == *address));
+    let why = of_bad.map(|member| member["why"].to_string()).unwrap_or_default();
+    assert!(why.contains("would be ejected (observed: passive)") && why.contains("3 failures in a row"), "{said}");
+
+    // Moved into force, its next failures put it out.
+    let in_force = "passive: { eject: { consecutive: 3, base: 10m, max: 10m } }";
+    proxy.reload(&config(&[&good, &bad], &format!("probe: {{ {QUICK} }}\n{in_force}")));
+    eventually("it is out", || {
+        proxy.get("/api");
+        proxy.member("web", &address)["standing"] == "ejected"
+    });
+}
