@@ -365,6 +365,7 @@ impl Member {
         }
         if was == Admin::Disabled && admin != Admin::Disabled {
             self.restart(now, rules);
+            self.back_since = None;
         }
         if was != Admin::Enabled && admin == Admin::Enabled {
             // Whoever had it in hand has just let go of it.
@@ -382,8 +383,8 @@ impl Member {
         };
         let fresh = Member::new(self.id, now, &Rules { initial, ..rules.clone() }, self.spec.clone());
         let (admin, admin_since, draining_since) = (self.admin, self.admin_since, self.draining_since);
-        let (was_healthy, last_sample) = (self.was_healthy, self.last_sample.take());
-        *self = Member { admin, admin_since, draining_since, last_sample, was_healthy, ..fresh };
+        let (was_healthy, back_since, last_sample) = (self.was_healthy, self.back_since, self.last_sample.take());
+        *self = Member { admin, admin_since, draining_since, last_sample, was_healthy, back_since, ..fresh };
     }
 
     /// Another probe: the verdict stands unverified, the evidence is gone (health.md §9).
