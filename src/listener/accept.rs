@@ -130,9 +130,8 @@ async fn serve<A: HttpServerApp + Send + Sync + 'static>(
     let conduit = Conduit::new(stream, connection.clone(), last_call.clone());
     let mut session = ServerSession::new_http1(Box::new(conduit));
     session.set_keepalive_reuses_remaining(Some(limits.keepalive_requests.saturating_sub(1)));
-    if let ServerSession::H1(h1) = &mut session {
-        h1.set_pipelining_enabled(true);
-    }
+    // No pipelining in Pingora's sense: the stream gives one request at a time. What Pingora has beyond one all the same, since
+    // it sees a body's end elsewhere, is nobody's, and the connection ends.
     loop {
         // The stream keeps the header's deadline; Pingora's is per read.
         session.set_read_timeout(None);

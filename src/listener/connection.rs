@@ -52,6 +52,9 @@ const HEADER_TOO_LARGE: Answer = (
 /// A body's length is not known before its end.
 const UNKNOWN: u64 = u64::MAX;
 
+/// Nor is it now, but the stream sees where it ends: it comes in chunks.
+const CHUNKED: u64 = UNKNOWN - 1;
+
 /// A body of so many bytes may be more than a member takes at once; what is less goes into buffers on the way.
 const UPLOAD: u64 = 16 << 10;
 
@@ -138,8 +141,6 @@ pub struct Connection {
     part_written: AtomicU64,
     tunnel: Tunnel,
     wait: Wait,
-    /// A body has come whose end the stream does not know.
-    sends_chunks: AtomicBool,
 }
 
 impl Connection {
@@ -176,7 +177,6 @@ impl Connection {
             part_written: AtomicU64::new(0),
             tunnel: Tunnel::default(),
             wait: Wait::default(),
-            sends_chunks: AtomicBool::new(false),
         }
     }
 
@@ -403,14 +403,14 @@ impl Connection {
         self.tunnel.open(terms, clock::monotonic());
     }
 
-    /// Whether a body has come whose end the stream does not know: what came behind it may be read already.
-    pub fn sends_chunks(&self) -> bool {
-        self.sends_chunks.load(Relaxed)
+    /// The request has a body in chunks: the stream finds its end, and says with [`Connection::expect_body`] that none is left.
+    pub fn expect_chunks(&self) {
+        self.expect_body(CHUNKED);
     }
 
-    /// Such a body comes.
-    pub fn set_sends_chunks(&self) {
-        self.sends_chunks.store(true, Relaxed);
+    /// Whether a body in chunks has not come to its end.
+    pub fn awaits_chunks(&self) -> bool {
+        self.body_left.load(Relaxed) == CHUNKED
     }
 
     /// Bytes of a write to the client that is done in part, and counted by nobody yet.
@@ -436,7 +436,7 @@ impl Connection {
     /// Of `bytes` that came while a request is served, how many are its own.
     pub fn own_share(&self, bytes: usize) -> usize {
         match self.body_left.load(Relaxed) {
-            UNKNOWN => bytes,
+            UNKNOWN | CHUNKED => bytes,
             left => {
                 let own = left.min(bytes as u64);
                 self.body_left.store(left - own, Relaxed);

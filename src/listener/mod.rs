@@ -8,6 +8,7 @@
 mod accept;
 mod alarm;
 mod bind;
+mod chunk_end;
 pub mod connection;
 mod header_end;
 mod last_call;

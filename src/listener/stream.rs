@@ -28,6 +28,7 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 
 use super::alarm::Alarm;
+use super::chunk_end::ChunkEnd;
 use super::connection::{Connection, Cut, Phase};
 use super::header_end::HeaderEnd;
 use super::last_call::LastCall;
@@ -56,6 +57,7 @@ pub struct Conduit {
     /// Came with a header or a body, and belongs behind it.
     ahead: Vec<u8>,
     header_end: HeaderEnd,
+    chunk_end: ChunkEnd,
     request_line: RequestLine,
     /// What is left of a write that was done in part.
     rest: usize,
@@ -96,6 +98,7 @@ impl Conduit {
             write_alarm: Alarm::default(),
             ahead: Vec::new(),
             header_end: HeaderEnd::default(),
+            chunk_end: ChunkEnd::default(),
             request_line: RequestLine::default(),
             whole_target: WholeTarget::default(),
             due: Vec::new(),
@@ -170,7 +173,7 @@ impl Conduit {
         self.due.drain(..fit);
     }
 
-    /// Tells of what came, and gives a header, or a body of known length, alone: what comes with it stays here
+    /// Tells of what came, and gives a header or a body alone: what comes with it stays here
     /// until it is asked for. Pingora would keep it to itself, and neither deadline nor log would know of it.
     fn received(&mut self, buf: &mut ReadBuf<'_>, Came { behind: before, at: now }: Came) {
         let came = &buf.filled()[before..];
@@ -179,7 +182,7 @@ impl Conduit {
         }
         let mut given = came.len();
         let end = if self.connection.phase() == Phase::Request {
-            let own = self.connection.own_share(came.len());
+            let own = self.own_share(came);
             if self.connection.uploaded(own)
                 && let Ok(handle) = self.io.as_fd().try_clone_to_owned()
             {
@@ -203,6 +206,7 @@ impl Conduit {
             }
             if found.is_some() {
                 self.request_line = RequestLine::default();
+                self.chunk_end = ChunkEnd::default();
                 self.due = self.whole_target.take();
             }
             end
@@ -212,6 +216,16 @@ impl Conduit {
             self.ahead.splice(..0, behind);
         }
         buf.set_filled(before + given.min(end));
+    }
+
+    /// Of what came while a request is served, how many bytes are its own.
+    fn own_share(&mut self, came: &[u8]) -> usize {
+        if !self.connection.awaits_chunks() {
+            return self.connection.own_share(came.len());
+        }
+        let Some(end) = self.chunk_end.find(came) else { return came.len() };
+        self.connection.expect_body(0);
+        end
     }
 
     /// While a whole request is served the stream is only watched. What a client sends then is its next request, which

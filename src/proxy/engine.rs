@@ -19,7 +19,6 @@ use pingora::server::ShutdownWatch;
 use pingora::server::configuration::ServerConf;
 
 use super::{ATTEMPTS_CEILING, Hooks, Proxy, plain};
-use crate::listener::CONNECTION;
 
 /// Pooled connections of one thread and one driver, to all members.
 const KEEPALIVE_PER_THREAD: usize = 128;
@@ -58,7 +57,7 @@ impl HttpServerApp for Engine {
         ending: &ShutdownWatch,
     ) -> Option<ReusedHttpStream> {
         let is_http1 = matches!(session, ServerSession::H1(_));
-        if !is_http1 || CONNECTION.with(|connection| connection.sends_chunks()) {
+        if !is_http1 {
             return self.general.process_new_http(session, ending).await;
         }
         if !header_is_read(&mut session).await {
@@ -95,10 +94,6 @@ async fn header_is_read(session: &mut ServerSession) -> bool {
 fn hand_back(session: &mut ServerSession) {
     if let ServerSession::H1(h1) = session {
         h1.set_pipelined_prefix(BytesMut::from(&h1.get_headers_raw_bytes()[..]));
-    }
-    if session.req_header().headers.contains_key(http::header::TRANSFER_ENCODING) {
-        // Of such a body the stream does not know the end, so what comes behind it may be with Pingora from now on.
-        CONNECTION.with(|connection| connection.set_sends_chunks());
     }
 }
 

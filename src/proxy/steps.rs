@@ -68,6 +68,8 @@ pub async fn admit(proxy: &Proxy, session: &mut ServerSession, ctx: &mut Ctx) ->
     ctx.connection.set_request_whole(session.is_body_done());
     if let Some(length) = headers::body_length(session.req_header()) {
         ctx.connection.expect_body(length);
+    } else if session.req_header().headers.contains_key(header::TRANSFER_ENCODING) {
+        ctx.connection.expect_chunks();
     }
     // To an HTTP/1.0 client no interim answer may be sent (RFC 9110 section 15.2).
     let old_client = session.req_header().version == Version::HTTP_10;

@@ -24,6 +24,9 @@ fn lines_after(proxy: &Proxy, sentinel: &str) -> Vec<Line> {
     proxy.access_log().into_iter().filter(|line| line.text("path") != sentinel).collect()
 }
 
+/// A request whose end only its last chunk tells.
+const CHUNKED: &str = "POST /whole HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\n\r\n";
+
 const NEXT: &str = "GET /next HTTP/1.1\r\nHost: a\r\n\r\n";
 
 #[test]
@@ -165,8 +168,11 @@ fn empty_lines_before_and_between_requests_are_none() {
 fn half_a_header_behind_a_request_is_cut_like_any_other() {
     let origin = Origin::start();
     let proxy = timed(&origin, "header_timeout: 500ms, keepalive_timeout: 10m");
-    let whole =
-        ["GET /whole HTTP/1.1\r\nHost: a\r\n\r\n", "POST /whole HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody"];
+    let whole = [
+        "GET /whole HTTP/1.1\r\nHost: a\r\n\r\n",
+        "POST /whole HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody",
+        CHUNKED,
+    ];
     for request in whole {
         let mut client = proxy.connect();
         client.send(format!("{request}GET /ha"));
@@ -174,6 +180,66 @@ fn half_a_header_behind_a_request_is_cut_like_any_other() {
         assert_eq!(client.try_reply("GET").map(|reply| reply.status), Ok(408), "{request}");
     }
     let is_cut = |line: &Line| line.has(&[("outcome", "timeout"), ("reason", "header_timeout")]);
-    eventually("each has its line", || proxy.access_log().iter().filter(|line| is_cut(line)).count() == 2);
-    assert_eq!(lines_after(&proxy, "/sentinel").len(), 4);
+    eventually("each has its line", || proxy.access_log().iter().filter(|line| is_cut(line)).count() == 3);
+    assert_eq!(lines_after(&proxy, "/sentinel").len(), 6);
+}
+
+#[test]
+fn request_behind_a_chunked_body_is_read_wherever_the_packets_end() {
+    let origin = Origin::start();
+    let proxy = unprobed(&[&origin], "");
+    let trailers = CHUNKED.replace("0\r\n\r\n", "0\r\nA: b\r\n\r\n");
+    let sized = "POST /sized HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc";
+    for (first, second) in [(CHUNKED, NEXT), (&trailers, NEXT), (CHUNKED, CHUNKED), (CHUNKED, sized), (sized, CHUNKED)]
+    {
+        let all = format!("{first}{second}{NEXT}");
+        // At once, then cut behind each byte that follows the first header.
+        let from = first.find("\r\n\r\n").expect("a header") + 4;
+        for cut in (from..all.len()).chain([all.len()]) {
+            let mut client = proxy.connect();
+            client.send(&all[..cut]);
+            if cut > first.len() {
+                // The first is answered, so what came behind it in the same packet was read long ago.
+                assert_eq!(client.reply().status, 200, "the first of {all:?} cut at {cut}");
+            }
+            client.send(&all[cut..]);
+            let left = if cut > first.len() { 2 } else { 3 };
+            for nth in 0..left {
+                assert_eq!(client.reply().status, 200, "{nth} of the last {left} of {all:?} cut at {cut}");
+            }
+        }
+    }
+    let seen = origin.traffic();
+    assert!(seen.iter().all(|seen| ["/whole", "/sized", "/next"].contains(&seen.target.as_str())), "a torn request");
+}
+
+#[test]
+fn target_behind_a_chunked_body_is_checked_like_any_other() {
+    let origin = Origin::start();
+    let proxy = unprobed(&[&origin], "");
+    for target in ["/a#b", "/a b", "/a\u{1}", "/a\tb", "/a<b"] {
+        let request = format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n");
+        let alone = proxy.connect().send(&request).reply().status;
+        let mut client = proxy.connect();
+        client.send(format!("{CHUNKED}{request}"));
+        assert_eq!(client.reply().status, 200, "{target:?}");
+        assert_eq!(client.reply().status, alone, "{target:?}");
+    }
+    let mut client = proxy.connect();
+    client.send(format!("{CHUNKED}GET /a#b HTTP/1.1\r\nHost: a\r\n\r\n"));
+    assert_eq!((client.reply().status, client.reply().status), (200, 400));
+    assert!(origin.traffic().iter().all(|seen| !seen.target.contains("#") && !seen.target.contains("%23")));
+}
+
+#[test]
+fn broken_chunks_end_the_connection_with_what_is_behind_them() {
+    let origin = Origin::start();
+    let proxy = unprobed(&[&origin], "");
+    for body in ["x\r\n0\r\n\r\n", "1\r\nab\r\n0\r\n\r\n", "0\n\n", "0\r\nA: b\n\r\n"] {
+        let mut client = proxy.connect();
+        client.send(format!("POST /broken HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n{body}{NEXT}"));
+        assert_eq!(client.reply().status, 400, "{body:?}");
+        assert!(client.is_closed(), "{body:?}");
+    }
+    assert!(origin.traffic().iter().all(|seen| seen.target != "/next"), "what is behind them was served");
 }
