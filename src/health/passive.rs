@@ -360,13 +360,36 @@ mod tests {
         assert_eq!(trial.at(1, vouch(1)), "EH");
         trial.at(2, charge(2, Reason::Reset));
         trial.play([
-            (500, Act::Wait, "FF"),
-            (501, vouch(2), "HH m2 unhealthy -> healthy, m1 unhealthy -> healthy, fallback ends, tier none -> 0, fallback -> normal"),
+            (99, Act::Wait, "FF"),
+            // the other's time runs on
+            (99, vouch(2), "EH m2 unhealthy -> healthy, fallback ends, tier none -> 0, fallback -> normal"),
+            (100, Act::Wait, "HH m1 unhealthy -> healthy"),
         ]);
         // nor where probes can tell
         let mut trial = Trial::new(ejecting(), specs(1));
         trial.at(0, charge(1, Reason::Reset));
         assert_eq!(trial.at(1, vouch(1)), "F");
+    }
+
+    #[test]
+    fn without_probes_time_alone_ends_the_fallback() {
+        // Who gets no request is vouched for by nobody: its traffic may have gone elsewhere.
+        let unprobed = Rules { probed: false, ..ejecting() };
+        let mut trial = Trial::new(unprobed.clone(), specs(2));
+        trial.at(0, charge(1, Reason::Reset));
+        trial.at(5, charge(2, Reason::Reset));
+        assert_eq!((trial.standings().as_str(), trial.pool.next_deadline()), ("FF", Some(ms(100))));
+        trial.play([
+            (99, Act::Wait, "FF"),
+            (100, Act::Wait, "HE m1 unhealthy -> healthy, fallback ends, tier none -> 0, fallback -> normal"),
+            (105, Act::Wait, "HH m2 unhealthy -> healthy"),
+        ]);
+        // nor is there anyone to pass once probes have been taken away
+        let mut trial = Trial::new(ejecting(), specs(1));
+        trial.at(0, charge(1, Reason::Reset));
+        assert_eq!(trial.at(150, Act::Wait), "F");
+        let expected = "H m1 unhealthy -> healthy, fallback ends, tier none -> 0, fallback -> normal";
+        assert_eq!(trial.at(160, Act::Reload(unprobed, specs(1))), expected);
     }
 
     #[test]

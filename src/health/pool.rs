@@ -102,17 +102,19 @@ impl PoolHealth {
         self.settle(now, changes)
     }
 
-    /// A request to the member has succeeded. In a pool without probes nobody else could say that it is fit: there it ends the
-    /// fallback (health.md §4).
+    /// A request to the member has succeeded. Where no probe judges, nobody else could say before its time that it is fit:
+    /// there it ends the fallback (health.md §4).
     pub fn vouch(&mut self, now: Duration, member: MemberId) -> Vec<Change> {
         let Some(index) = self.index_of(member) else { return self.advance(now) };
         if self.rules.probed || self.picture.mode != Mode::Fallback {
             return self.advance(now);
         }
+        let mut changes = Vec::new();
+        self.lapse(now, &mut changes);
         let present = &mut self.members[index];
         let before = present.state();
         present.pardon(now);
-        let changes = present.changes_since(before).collect();
+        changes.extend(present.changes_since(before));
         self.settle(now, changes)
     }
 
@@ -149,9 +151,13 @@ impl PoolHealth {
 
     /// When `advance` would next change something.
     pub fn next_deadline(&self) -> Option<Duration> {
-        // In the fallback time brings nobody back.
-        let next_return = self.next_return.filter(|_| self.picture.mode != Mode::Fallback);
+        let next_return = self.next_return.filter(|_| !self.awaits_pass());
         [self.first_verdicts_by(), next_return, self.next_step].into_iter().flatten().min()
+    }
+
+    /// Whether time alone brings nobody back: in a fallback where probes judge, who is fit is for them to say.
+    fn awaits_pass(&self) -> bool {
+        self.rules.probed && self.picture.mode == Mode::Fallback
     }
 
     fn is_due(&self, now: Duration) -> bool {
@@ -248,10 +254,10 @@ impl PoolHealth {
         (self.picture.ramps, self.next_step) = ramp::ramps(&self.rules, &self.members, &self.picture.standings, now);
     }
 
-    /// Ends the passive ejections whose time is over, and says whether there were any. In the fallback it ends none: there the
-    /// member's next pass does.
+    /// Ends the passive ejections whose time is over, and says whether there were any. It ends none where a member's next
+    /// pass does.
     pub(super) fn lapse(&mut self, now: Duration, changes: &mut Vec<Change>) -> bool {
-        if self.picture.mode == Mode::Fallback || self.next_return.is_none_or(|until| now < until) {
+        if self.awaits_pass() || self.next_return.is_none_or(|until| now < until) {
             return false;
         }
         let over = |member: &&mut Member| member.ban().is_some_and(|ban| ban.until <= now);

@@ -216,7 +216,8 @@ fn agrees_with_itself(pool: &PoolHealth) {
     let nobody_serves = matches!(picture.mode, Mode::Down | Mode::Waiting);
     assert_eq!(serving == 0, nobody_serves, "{picture:?}");
     assert_eq!(picture.tier.is_none(), nobody_serves || picture.mode == Mode::Fallback);
-    let someone_returns = picture.mode != Mode::Fallback && pool.members().iter().any(|member| member.ban().is_some());
+    let awaits_pass = picture.mode == Mode::Fallback && pool.rules().probed;
+    let someone_returns = !awaits_pass && pool.members().iter().any(|member| member.ban().is_some());
     let someone_ramps = pool.members().iter().any(|member| member.back_since().is_some());
     assert_eq!(pool.next_deadline().is_some(), picture.mode == Mode::Waiting || someone_returns || someone_ramps);
     if let Some(tier) = picture.tier {

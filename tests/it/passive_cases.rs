@@ -206,23 +206,47 @@ fn share_of_failures_ejects_where_successes_are_between_them() {
     assert!(event.text("detail").contains(" failures of "), "{}", event.raw);
 }
 
-#[test]
-fn without_probes_the_first_success_ends_the_fallback() {
-    let (a, b) = (Origin::start(), Origin::start());
-    let keys = "probe: off\nmax_unhealthy_percent: 100\npassive: { eject: { consecutive: 2, base: 10m, max: 10m } }";
-    let proxy = Proxy::start(&config_of(&[a.to_string(), b.to_string()], keys));
-    [&a, &b].iter().for_each(|origin| origin.answer(Answer::status(503)));
+/// Pools that traffic alone judges.
+const NO_JUDGE: [&str; 2] = ["probe: off", "probe: { path: /healthz, interval: 100ms, timeout: 100ms, observe: true }"];
+
+/// Two members that fail all their traffic, until nobody is healthy.
+fn fallen(probe: &str, base: &str) -> ([Origin; 2], Proxy) {
+    let origins = [Origin::start(), Origin::start()];
+    let eject = format!("passive: {{ eject: {{ consecutive: 2, base: {base}, max: 10m }} }}");
+    let keys = format!("{probe}\nmax_unhealthy_percent: 100\n{eject}");
+    let proxy = Proxy::start(&config_of(&origins.each_ref().map(Origin::to_string), &keys));
+    origins.iter().for_each(|origin| origin.answer(Answer::status(503)));
     eventually("both are unhealthy", || {
         proxy.get("/");
-        proxy.pool("web")["mode"] == "fallback"
+        !proxy.events(&[("kind", "fallback"), ("to", "fallback")]).is_empty()
     });
-    [&a, &b].iter().for_each(|origin| origin.answer(Answer::status(200)));
-    assert_eq!(proxy.get("/").status, 200);
-    proxy.await_mode("normal");
-    proxy.await_event(0, &[("kind", "member"), ("to", "healthy"), ("from", "unhealthy")]);
-    let mut standings = [&a, &b].map(|origin| proxy.member("web", &origin.address())["standing"].to_string());
-    standings.sort();
-    assert_eq!(standings, ["\"ejected\"", "\"healthy\""], "the other's time still runs");
+    (origins, proxy)
+}
+
+#[test]
+fn where_no_probe_judges_the_first_success_ends_the_fallback() {
+    for probe in NO_JUDGE {
+        let (origins, proxy) = fallen(probe, "10m");
+        origins.iter().for_each(|origin| origin.answer(Answer::status(200)));
+        assert_eq!(proxy.get("/").status, 200, "{probe}");
+        proxy.await_mode("normal");
+        proxy.await_event(0, &[("kind", "member"), ("to", "healthy"), ("from", "unhealthy")]);
+        let mut standings = origins.map(|origin| proxy.member("web", &origin.address())["standing"].to_string());
+        standings.sort();
+        assert_eq!(standings, ["\"ejected\"", "\"healthy\""], "{probe}: the other's time still runs");
+    }
+}
+
+#[test]
+fn where_no_probe_judges_time_ends_the_fallback_without_a_request() {
+    for probe in NO_JUDGE {
+        let (origins, proxy) = fallen(probe, "400ms");
+        let requests = || origins.iter().map(Origin::traffic_count).sum::<usize>();
+        let before = requests();
+        proxy.await_event(0, &[("kind", "fallback"), ("from", "fallback")]);
+        origins.iter().for_each(|origin| proxy.await_standing(origin, "healthy"));
+        assert_eq!(requests(), before, "{probe}");
+    }
 }
 
 // Case C12: what is the client's doing, or ours, is never held against a member. One test a way.

@@ -315,11 +315,12 @@ impl Model {
         self.returned = self.lives.iter().zip(back).filter(|(_, back)| *back).map(|(life, _)| life.id).collect();
     }
 
-    /// Ends what is over; "a passive timer that runs out counts [in the fallback] only at that member's next passing probe".
+    /// Ends what is over; "a passive timer that runs out counts [in the fallback] only at that member's next passing probe", where
+    /// probes judge.
     fn release(&mut self, now: Duration) -> bool {
         let over = |life: &Life| life.banned.until().is_some_and(|until| until <= now);
         let released: Vec<usize> = match self.stand.mode {
-            Mode::Fallback => vec![],
+            Mode::Fallback if self.rules.probed => vec![],
             _ => (0..self.lives.len()).filter(|at| over(&self.lives[*at])).collect(),
         };
         released.iter().for_each(|at| self.back(now, *at));
@@ -335,7 +336,7 @@ impl Model {
     pub fn next_deadline(&self) -> Option<Duration> {
         let waits = (self.stand.mode == Mode::Waiting).then_some(self.deadline);
         let returns = self.lives.iter().filter_map(|life| life.banned.until());
-        let returns = returns.filter(|_| self.stand.mode != Mode::Fallback);
+        let returns = returns.filter(|_| self.stand.mode != Mode::Fallback || !self.rules.probed);
         returns.chain(waits).chain(self.next_step()).min()
     }
 
