@@ -94,7 +94,7 @@ pub struct Ctx {
     pub asks_for_tunnel: bool,
     /// Members that failed it.
     pub tried: Vec<MemberId>,
-    /// Of those, the ones that could not be dialled.
+    /// Of those, the ones that could not be dialled, or were left as not answering.
     pub refused: Vec<MemberId>,
     /// What retries have used up.
     pub spent: Spent,
@@ -267,20 +267,22 @@ impl Ctx {
         self.lease = Some(lease);
     }
 
-    /// The attempt waits for its answer, and can be called away from its member where it can go elsewhere: a request that may
-    /// be sent `again`, whole, as often as the pool retries at all.
+    /// The attempt waits for its answer, and can be called away from its member: a request that may be sent `again`, whole,
+    /// where the pool retries at all. Whether somebody else may serve it is asked when the member falls: who stands by may
+    /// serve by then, or somebody be back.
     pub fn awaits_rescue(&self, again: Again) {
         let (Some(pool), Some(lease)) = (&self.pool, &self.lease) else { return };
         let may = again == Again::May && self.connection.request_is_whole() && !self.asks_for_tunnel;
         let allowed = pool.config.rescue && pool.config.retries.attempts > 1 && self.spent.rescues < RESCUES;
         let member = lease.member();
-        if !may || !allowed || !pool.live.roster().has_others(&[member.id()]) {
+        if !may || !allowed {
             return;
         }
         let wait = self.connection.wait();
         wait.begins(member);
         // It may have fallen between the pick and now. Who was picked in spite of that is waited for.
-        if lease.standing() == Standing::Healthy && member.has_fallen() {
+        let fell = lease.standing() == Standing::Healthy && member.has_fallen();
+        if fell && pool.live.roster().has_others(&[member.id()]) {
             wait.call_away(member);
         }
     }

@@ -146,7 +146,11 @@ fn settle(ctx: &mut Ctx, mut error: Box<Error>, fault: Fault, replay: Replay, by
     match (next, lease) {
         (Next::Another, Some(lease)) => {
             ctx.tried.push(lease.member().id());
-            if fault.stage == Stage::Connect {
+            if fault.result == AttemptResult::Rescued {
+                // It has waited here for a while: who could not be dialled before may be there again, and this one is not.
+                ctx.refused.clear();
+            }
+            if fault.stage == Stage::Connect || fault.result == AttemptResult::Rescued {
                 ctx.refused.push(lease.member().id());
             }
         }

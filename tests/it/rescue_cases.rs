@@ -183,6 +183,89 @@ fn nobody_is_called_away_where_there_is_nowhere_to_go() {
     assert_eq!(held.traffic_count(), 1);
 }
 
+/// A member in this tier.
+fn in_tier(origin: &Origin, tier: u8) -> String {
+    format!("{{ address: \"{}\", tier: {tier} }}", origin.address())
+}
+
+/// One that keeps what asks for `/held` until its gate opens.
+fn holding() -> (Origin, Gate) {
+    let (origin, gate) = (Origin::start(), Gate::new());
+    origin.when(When::path("/held"), Answer::status(200).body("stays").held_by(&gate));
+    (origin, gate)
+}
+
+fn both_sent(proxy: &Proxy) -> [Connection; 2] {
+    [(); 2].map(|()| {
+        let mut client = proxy.connect();
+        client.send(GET);
+        client
+    })
+}
+
+#[test]
+fn request_at_the_last_of_its_tier_goes_to_the_next_tier_when_that_falls() {
+    let ((held, gate), good) = (holding(), Origin::start());
+    good.answer(Answer::status(200).body("good"));
+    let proxy = Proxy::start(&config_of(&[in_tier(&held, 0), in_tier(&good, 1)], KEYS));
+    proxy.await_standing(&held, "healthy");
+    proxy.await_standing(&good, "standby");
+    let mut client = proxy.connect();
+    client.send(GET);
+    eventually("it waits", || gate.waiting() == 1);
+    held.when(When::probe(), Answer::hang());
+    assert_eq!(client.reply().text(), "good");
+    gate.open();
+}
+
+#[test]
+fn request_goes_to_one_that_came_back_after_it_was_sent() {
+    let scene = Scene::new("");
+    scene.good.when(When::probe(), Answer::status(500));
+    scene.proxy.await_standing(&scene.good, "ejected");
+    let mut clients = both_sent(&scene.proxy);
+    eventually("both wait where nobody else may serve", || scene.gate.waiting() == 2);
+    scene.good.when(When::probe(), Answer::status(200));
+    scene.proxy.await_standing(&scene.good, "healthy");
+    scene.stops_answering_probes();
+    clients.iter_mut().for_each(|client| assert_eq!(client.reply().text(), "good"));
+    scene.gate.open();
+}
+
+#[test]
+fn request_goes_to_one_that_could_not_be_dialled_when_it_was_sent() {
+    let scene = Scene::new("");
+    scene.good.stop();
+    let mut clients = both_sent(&scene.proxy);
+    eventually("both wait where somebody takes them", || scene.gate.waiting() == 2);
+    scene.proxy.await_standing(&scene.good, "ejected");
+    scene.good.start_again();
+    scene.proxy.await_standing(&scene.good, "healthy");
+    scene.stops_answering_probes();
+    clients.iter_mut().for_each(|client| assert_eq!(client.reply().text(), "good"));
+    scene.gate.open();
+}
+
+#[test]
+fn request_is_rescued_again_from_the_next_one_that_falls() {
+    let ((first, at_first), (second, at_second), good) = (holding(), holding(), Origin::start());
+    good.answer(Answer::status(200).body("good"));
+    let members = [in_tier(&first, 0), in_tier(&second, 0), in_tier(&good, 1)];
+    let proxy = Proxy::start(&config_of(&members, KEYS));
+    [&first, &second].iter().for_each(|origin| proxy.await_standing(origin, "healthy"));
+    proxy.await_standing(&good, "standby");
+    let mut clients = both_sent(&proxy);
+    eventually("one waits at each", || (at_first.waiting(), at_second.waiting()) == (1, 1));
+    first.when(When::probe(), Answer::hang());
+    eventually("both wait at the second", || at_second.waiting() == 2);
+    second.when(When::probe(), Answer::hang());
+    clients.iter_mut().for_each(|client| assert_eq!(client.reply().text(), "good"));
+    let line = proxy.await_access("the one that was rescued twice", |line| line.attempts().len() == 3);
+    let results: Vec<_> = line.attempts().iter().map(|attempt| attempt["result"].as_str()).collect();
+    assert_eq!(results, [Some("rescued"), Some("rescued"), Some("ok")], "{}", line.raw);
+    [at_first, at_second].iter().for_each(Gate::open);
+}
+
 #[test]
 fn one_that_falls_while_its_request_is_elsewhere_disturbs_nobody() {
     let scene = Scene::new("");
