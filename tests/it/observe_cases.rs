@@ -122,6 +122,27 @@ fn a_cap_that_is_tried_moves_nobody() {
 }
 
 #[test]
+fn a_fallback_that_comes_whatever_is_tried_is_told_once() {
+    let (one, two) = (Origin::start(), Origin::start());
+    let keys = format!(
+        "probe: {{ {QUICK}, consecutive: {{ failures: 1 }} }}\nmax_unhealthy_percent: 100\nobserve: {{ max_unhealthy_percent: 0 }}"
+    );
+    let proxy = Proxy::start(&config(&[&one, &two], &keys));
+    proxy.await_all_healthy();
+    one.when(When::probe(), Answer::status(503));
+    proxy.await_standing(&one, "ejected");
+    assert_eq!(proxy.pool("web")["observed"]["mode"], "capped");
+    two.when(When::probe(), Answer::status(503));
+    proxy.await_mode("fallback");
+    two.when(When::probe(), Answer::status(200));
+    // Behind which all has been told.
+    proxy.await_event(0, &[("kind", "fallback"), ("from", "fallback"), ("to", "capped")]);
+    let falls = proxy.events(&[("kind", "fallback"), ("to", "fallback")]);
+    assert_eq!(falls.len(), 1, "{falls:?}");
+    assert_eq!(falls[0].text("from"), "normal", "{}", falls[0].raw);
+}
+
+#[test]
 fn a_probe_that_only_observes_is_shown_and_judges_nobody() {
     let (good, dead) = (Origin::start(), Origin::start());
     dead.when(When::probe(), Answer::status(503));

@@ -40,15 +40,20 @@ pub fn mark(event: Event, rules: &[&str]) -> Event {
 }
 
 fn is_alike(one: &Event, other: &Event) -> bool {
+    // Where the pool has come to what was tried all along, it has come there once: from where does not matter.
+    let is_of_pool = matches!(one.kind, Kind::Pool | Kind::Fallback | Kind::Failover);
     let key = |event: &Event| (event.kind, event.standing, event.count);
-    key(one) == key(other) && (&one.member, &one.from, &one.to) == (&other.member, &other.from, &other.to)
+    key(one) == key(other)
+        && (&one.member, &one.to) == (&other.member, &other.to)
+        && (is_of_pool || one.from == other.from)
 }
 
-/// The pool as a whole would stand otherwise than before, and it is not that it does.
+/// The pool as a whole would stand otherwise than before, and it has not come to the same itself.
 fn state(trial: &Trial<'_>, before: State) -> Option<Event> {
     let picture = trial.health.picture();
     let state = picture.state;
-    if trial.real == (before, state) {
+    let (was, is) = trial.real;
+    if is == state && was != state {
         return None;
     }
     let Census { healthy, enabled, .. } = picture.census;
