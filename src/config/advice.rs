@@ -135,7 +135,8 @@ fn members(pool: &Pool, config: &Config, at: At<'_>, problems: &mut Problems) {
 /// The cap rounds down; one that rounds to nobody surprises (health.md §3).
 fn cap(pool: &Pool, at: At<'_>, problems: &mut Problems) {
     let percent = usize::from(pool.rules.max_unhealthy_percent);
-    if percent == 0 || pool.rules.min_ejected > 0 || !pool.rules.probed || pool.is_discovered() {
+    let nobody_judges = !pool.rules.probed && pool.rules.eject.is_none();
+    if percent == 0 || pool.rules.min_ejected > 0 || nobody_judges || pool.is_discovered() {
         return;
     }
     let sizes = tier_sizes(pool);
@@ -196,10 +197,12 @@ fn unprobed(pool: &Pool, keys: &PoolKeys, at: At<'_>, problems: &mut Problems) {
             count if !pool.is_discovered() => format!("its {count} members are"),
             _ => "whoever its sources name is".to_owned(),
         };
-        problems.warn(
-            at.key("probe"),
-            format!("pool \"{name}\": {who} not probed, so a dead one keeps its share of the traffic"),
-        );
+        if pool.rules.eject.is_none() {
+            problems.warn(
+                at.key("probe"),
+                format!("pool \"{name}\": {who} not probed, so a dead one keeps its share of the traffic"),
+            );
+        }
         if let Policy::Fastest { .. } = pool.balance {
             problems.warn(at.key("balance"), format!("pool \"{name}\": without probes `fastest` knows no latency"));
         }
@@ -256,7 +259,9 @@ fn observed(pool: &Pool, at: At<'_>, problems: &mut Problems) {
     let (Some(observed), name) = (&pool.observed, &pool.name) else { return };
     let serving = pool.members.iter().filter(|member| member.state != Admin::Disabled).count();
     if observed.has_probe() {
-        if serving > 1 || pool.is_discovered() {
+        // Traffic may judge all the same.
+        let nobody_judges = pool.rules.eject.is_none();
+        if nobody_judges && (serving > 1 || pool.is_discovered()) {
             let message = format!(
                 "pool \"{name}\": its probe only observes and nobody is judged, so a dead member keeps its share of the traffic"
             );

@@ -120,7 +120,7 @@ impl Pool {
         }
     }
 
-    /// One has succeeded. Without probes nobody else can say that a member is fit: there it ends the fallback.
+    /// One has succeeded. Where no probe judges, nobody else can say that a member is fit: there it ends the fallback.
     pub fn succeeds(&self, now: Duration, lease: &Lease, judged: Judged<'_>) {
         let (member, hearsay) = (lease.member(), lease.member().hearsay());
         let (mut in_force, mut tried) = (false, false);
@@ -161,7 +161,7 @@ impl Pool {
         self.calls.stir();
     }
 
-    /// A request to a member has succeeded, in a pool that nobody probes.
+    /// A request to a member has succeeded, in a pool that no probe judges.
     pub fn vouch(&self, now: Duration, id: MemberId, side: Side) {
         let mut board = self.board();
         let shadow = board.shadow.as_mut().filter(|_| side != Side::InForce);

@@ -222,11 +222,16 @@ fn a_fallback_that_traffic_would_bring_ends_with_its_first_success_where_nobody_
     let ids = ids(&pool);
     ids.iter().for_each(|id| (1..=2).for_each(|at| request(&pool, ms(at), *id, 503)));
     assert_eq!((pool.roster().mode(), would(&pool).0), (Mode::Normal, Mode::Fallback));
-    // There nobody is charged, and time alone brings nobody back.
+    // There nobody is charged.
     (3..9).for_each(|at| request(&pool, ms(at), ids[0], 503));
-    pool.advance(ms(500));
+    pool.advance(ms(50));
     assert_eq!(would(&pool).0, Mode::Fallback);
-    request(&pool, ms(501), ids[0], 200);
+    request(&pool, ms(51), ids[0], 200);
+    assert_eq!((pool.roster().mode(), would(&pool).0), (Mode::Normal, Mode::Normal));
+    // Without a success the first time that runs out ends it.
+    (52..54).for_each(|at| request(&pool, ms(at), ids[0], 503));
+    assert_eq!((would(&pool).0, pool.next_deadline()), (Mode::Fallback, Some(ms(102))));
+    pool.advance(ms(102));
     assert_eq!((pool.roster().mode(), would(&pool).0), (Mode::Normal, Mode::Normal));
 }
 
