@@ -72,16 +72,22 @@ impl StateDir {
     /// What the file `name` holds; `None`: there is none.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// It cannot be read, or is larger than any of ours.
     pub fn read(&self, name: &str) -> io::Result<Option<Vec<u8>>> {
         let path = self.path.join(name);
         let file = match open_regular(&path) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             file => file?.ok_or_else(|| odd(&path))?,
         };
+        // Before any of it is read: a large one costs as much memory.
         let mut bytes = Vec::new();
-        file.take(MAX_BYTES).read_to_end(&mut bytes)?;
-        Ok(Some(bytes))
+        if file.metadata()?.len() <= MAX_BYTES {
+            file.take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
+            if bytes.len() as u64 <= MAX_BYTES {
+                return Ok(Some(bytes));
+            }
+        }
+        Err(io::Error::other(format!("{} has more than {} MiB", path.display(), MAX_BYTES >> 20)))
     }
 
     /// Makes `bytes` what the file `name` holds. Whatever happens, it holds that or what it held before; it is on the disk
@@ -168,6 +174,11 @@ mod tests {
         dir.write("a", b"two").unwrap();
         assert_eq!(dir.read("a").unwrap().as_deref(), Some(&b"two"[..]));
         dir.set_aside("a").unwrap();
+        let sparse = File::create(folder.path().join("b")).unwrap();
+        sparse.set_len(MAX_BYTES + 1).unwrap();
+        assert!(dir.read("b").unwrap_err().to_string().contains("has more than 64 MiB"));
+        sparse.set_len(MAX_BYTES).unwrap();
+        assert_eq!(dir.read("b").unwrap().map(|bytes| bytes.len() as u64), Some(MAX_BYTES));
         assert_eq!(
             (dir.read("a").unwrap(), fs::read(folder.path().join("a.damaged")).unwrap()),
             (None, b"two".to_vec())

@@ -11,7 +11,7 @@ mod file;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, UNIX_EPOCH};
 
 use arc_swap::ArcSwap;
@@ -53,19 +53,28 @@ pub struct Carrier {
     /// One write after the other.
     turn: tokio::sync::Mutex<()>,
     is_failing: AtomicBool,
-    /// When it was last written, in milliseconds of monotonic time; 0: it never was.
-    written_at: AtomicU64,
+    /// When what is there was written, in milliseconds of monotonic time; where nothing is, the start.
+    written_at: AtomicI64,
     failures: AtomicU64,
     restarts: Arc<AtomicU64>,
 }
 
-/// What the process before has left, by pool, of the pools that `config` has.
-pub fn left(dir: &StateDir, config: &Config) -> HashMap<String, Vec<Carried>> {
+/// What a process has left for the next one.
+#[derive(Debug, Default)]
+pub struct Left {
+    /// By pool.
+    pub pools: HashMap<String, Vec<Carried>>,
+    /// How long ago it was written; zero: nothing is there that could be read.
+    pub age: Duration,
+}
+
+/// What the process before has left of the pools that `config` has.
+pub fn left(dir: &StateDir, config: &Config) -> Left {
     let read = dir.read(FILE).map_err(|error| error.to_string());
     let read = read.and_then(|bytes| bytes.map(|bytes| File::read(&bytes)).transpose());
     let path = dir.path().display();
     let file = match read {
-        Ok(None) => return HashMap::new(),
+        Ok(None) => return Left::default(),
         Ok(Some(file)) => file,
         Err(cause) => {
             let error = dir.set_aside(FILE).err().map(|error| error.to_string());
@@ -73,7 +82,7 @@ pub fn left(dir: &StateDir, config: &Config) -> HashMap<String, Vec<Carried>> {
                 target: "state", cause, error,
                 "{path}/{FILE} cannot be read, so everybody starts fresh; it is kept as {FILE}.damaged"
             );
-            return HashMap::new();
+            return Left::default();
         }
     };
     let (now, here) = (clock::monotonic(), Stamp::now(wall()));
@@ -85,7 +94,7 @@ pub fn left(dir: &StateDir, config: &Config) -> HashMap<String, Vec<Carried>> {
         );
     }
     let stretch = config.max_probes_per_second.map_or(1.0, |_| config.cost().stretch).max(1.0);
-    let mut carried = HashMap::new();
+    let mut pools = HashMap::new();
     for (name, members) in file.pools {
         let Some(pool) = config.pools.get(&name) else { continue };
         let interval = pool.probe.as_ref().map(|probe| probe.idle.map_or(probe.interval, |idle| idle.interval));
@@ -95,9 +104,9 @@ pub fn left(dir: &StateDir, config: &Config) -> HashMap<String, Vec<Carried>> {
             // An operator's word has no age.
             None => record.carried(now, Duration::ZERO, Duration::ZERO).map(|one| Carried { evidence: None, ..one }),
         };
-        carried.insert(name, members.into_iter().filter_map(member).collect());
+        pools.insert(name, members.into_iter().filter_map(member).collect());
     }
-    carried
+    Left { pools, age: age.unwrap_or_default() }
 }
 
 /// Gives the pools of the first generation what was left, before anything is served.
@@ -117,15 +126,21 @@ pub fn resume(snapshot: &Snapshot, mut left: HashMap<String, Vec<Carried>>) {
 }
 
 impl Carrier {
-    /// Writes into `dir`, from whatever generation is present; nothing is written yet.
-    pub fn new(dir: Arc<StateDir>, snapshot: Arc<ArcSwap<Snapshot>>, events: Arc<EventLog>) -> Arc<Carrier> {
+    /// Writes into `dir`, from whatever generation is present; nothing is written yet, and what is there is as old as `age`.
+    pub fn new(
+        dir: Arc<StateDir>,
+        age: Duration,
+        snapshot: Arc<ArcSwap<Snapshot>>,
+        events: Arc<EventLog>,
+    ) -> Arc<Carrier> {
+        let written_at = AtomicI64::new(millis(clock::monotonic()).saturating_sub(millis(age)));
         Arc::new(Carrier {
             dir,
             snapshot,
             events,
             turn: tokio::sync::Mutex::default(),
             is_failing: AtomicBool::new(false),
-            written_at: AtomicU64::new(0),
+            written_at,
             failures: AtomicU64::new(0),
             restarts: Arc::default(),
         })
@@ -137,10 +152,10 @@ impl Carrier {
         supervised("what is known of members".to_owned(), self.restarts.clone(), move || carrier.clone().attend())
     }
 
-    /// How old is what is written; `None`: nothing is.
-    pub fn age(&self, now: Duration) -> Option<Duration> {
-        let at = Some(self.written_at.load(Relaxed)).filter(|at| *at > 0)?;
-        Some(now.saturating_sub(Duration::from_millis(at)))
+    /// How old is what is written; where nothing is, how long nothing was.
+    pub fn age(&self, now: Duration) -> Duration {
+        let age = millis(now).saturating_sub(self.written_at.load(Relaxed));
+        Duration::from_millis(age.max(0) as u64)
     }
 
     /// How often it could not be written.
@@ -198,7 +213,7 @@ impl Carrier {
             Err(unread) => Some(unread.to_string()),
         };
         match cause {
-            None => self.written_at.store(clock::monotonic().as_millis() as u64, Relaxed),
+            None => self.written_at.store(millis(clock::monotonic()), Relaxed),
             Some(_) => drop(self.failures.fetch_add(1, Relaxed)),
         }
         let was_failing = self.is_failing.swap(cause.is_some(), Relaxed);
@@ -211,6 +226,10 @@ impl Carrier {
             _ => {}
         }
     }
+}
+
+fn millis(time: Duration) -> i64 {
+    i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
 }
 
 /// Since 1970.

@@ -121,12 +121,11 @@ async fn serve(
     let Prepared { found, outfits, .. } = &prepared;
     let now = clock::monotonic();
     let first = Snapshot::next(None, now, config.clone(), found, outfits, &audience);
-    if let Some(dir) = &state {
-        carry::resume(&first, carry::left(dir, &config));
-    }
+    let left = state.as_ref().map(|dir| carry::left(dir, &config)).unwrap_or_default();
+    carry::resume(&first, left.pools);
     first.look_again(now, &composites);
     let snapshot = Arc::new(ArcSwap::from_pointee(first));
-    let carrier = state.clone().map(|dir| Carrier::new(dir, snapshot.clone(), audience.events.clone()));
+    let carrier = state.clone().map(|dir| Carrier::new(dir, left.age, snapshot.clone(), audience.events.clone()));
     let remediator = Remediator::new(snapshot.clone(), audience.events.clone(), Store::new(state));
     let alerter = Alerter::new(snapshot.clone(), composites.clone(), audience.events.clone());
     let (ending, is_ending) = watch::channel(false);

@@ -7,7 +7,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::harness::proxy::config_of;
-use crate::harness::{Answer, Gate, Origin, Proxy, When, eventually};
+use crate::harness::{Answer, Gate, Origin, Proxy, Scrape, When, eventually};
 
 /// Three fails in a row, or passes; ten intervals are half a minute.
 const PROBE: &str = "probe: { path: /healthz, interval: 3s, fast_interval: 100ms, timeout: 3s, consecutive: { failures: 3, passes: 3 } }";
@@ -203,4 +203,43 @@ fn what_is_damaged_too_old_or_of_another_time_costs_a_line_and_nothing_else() {
     }
     assert!(kept.0.path().join("health.json.damaged").exists());
     probed.open();
+}
+
+#[test]
+fn a_disk_that_never_takes_anything_shows_as_an_age_that_grows() {
+    let kept = Kept::new();
+    let (mut before, good, bad) = with_one_ejected(&kept, PROBE);
+    before.signal("KILL");
+    before.wait();
+    let mut file: Value = serde_json::from_slice(&fs::read(kept.file()).expect("written")).expect("json");
+    file["left"]["boot"] = Value::Null;
+    file["left"]["wall_ms"] = (file["left"]["wall_ms"].as_i64().unwrap_or_default() - 3_600_000).into();
+    fs::write(kept.file(), file.to_string()).expect("ours");
+    // What is written goes there first.
+    let _ = fs::remove_file(kept.0.path().join("health.json.part"));
+    fs::create_dir(kept.0.path().join("health.json.part")).expect("ours");
+    let config = kept.config(&[&good.to_string(), &bad.to_string()], PROBE);
+    let age = |proxy: &Proxy| Scrape::of(proxy).value("state_age_seconds");
+    for (what, least) in [("what is there is an hour old", 3600.0), ("nothing is there", 0.0)] {
+        let mut proxy = Proxy::start(&config);
+        eventually("it cannot be written", || Scrape::of(&proxy).value("state_write_failures_total") > 0.0);
+        let first = age(&proxy);
+        assert!(first >= least && first < least + 1800.0, "{what}: {first}");
+        eventually("it grows", || age(&proxy) > first + 0.2);
+        proxy.signal("KILL");
+        proxy.wait();
+        let _ = fs::remove_file(kept.file());
+    }
+}
+
+#[test]
+fn a_file_far_too_large_is_put_aside_unread() {
+    let kept = Kept::new();
+    let origin = Origin::start();
+    fs::File::create(kept.file()).and_then(|file| file.set_len(3 << 30)).expect("a sparse file");
+    let proxy = Proxy::start(&kept.config(&[&origin.to_string()], PROBE));
+    proxy.await_all_healthy();
+    let lines = proxy.log();
+    assert!(lines.iter().any(|line| line.raw.contains("has more than 64 MiB")), "{lines:?}");
+    assert!(kept.0.path().join("health.json.damaged").exists());
 }

@@ -108,9 +108,7 @@ fn page(control: &Control) -> String {
 /// Of what the next process will know.
 fn state(page: &mut Page, control: &Control, now: Duration) {
     let Some(carrier) = control.carrier() else { return };
-    if let Some(age) = carrier.age(now) {
-        page.single(&metrics::STATE_AGE, age.as_secs_f64());
-    }
+    page.single(&metrics::STATE_AGE, carrier.age(now).as_secs_f64());
     page.single(&metrics::STATE_FAILURES, count(carrier.failures()));
 }
 

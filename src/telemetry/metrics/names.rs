@@ -316,7 +316,7 @@ pub const ALERTS_WAITING: Metric =
 pub const STATE_AGE: Metric = gauge(
     "pulsegate_state_age_seconds",
     &[],
-    "How long ago it was written down what is known of members, where there is a state_dir.",
+    "How long ago it was written down what is known of members, where there is a state_dir; since the start where it never was.",
 );
 
 pub const STATE_FAILURES: Metric = counter(
