@@ -28,9 +28,9 @@ pub struct AlertView {
     waiting: u64,
     /// Taken by the other side, since the start.
     sent: u64,
-    /// Not taken, however often it was tried.
+    /// Not taken after all its retries; it is tried again later.
     failed: u64,
-    /// Never tried: too much waited.
+    /// Given up: not taken for a day, too much open, or the alert was taken out.
     dropped: u64,
 }
 

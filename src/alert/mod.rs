@@ -1,7 +1,7 @@
 //! Tells others what is wrong, and when it is over: in a pool, a route, a composite, with a member.
 //!
 //! It listens to the events, one after the other, and looks at how everything stands where it may have missed some. Each
-//! episode is told once and its end once, whatever is reloaded meanwhile. What is told waits in a short queue of its alert;
+//! episode is told once and its end once, whatever is reloaded meanwhile. What is owed waits in its alert's ledger;
 //! nobody waits for it.
 //!
 //! Not here: how a request is sent (`webhook`), who replaces members (`remediate`).
@@ -10,6 +10,7 @@ mod conditions;
 mod episodes;
 mod notice;
 mod outbox;
+mod owed;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
@@ -30,7 +31,8 @@ use crate::telemetry::{Event, EventLog};
 use conditions::{Conditions, Moment, Standings, Subject};
 use episodes::{Episodes, Phase, Step, Telling};
 use notice::Standing;
-use outbox::{Letter, Outbox};
+use outbox::Outbox;
+use owed::Letter;
 
 pub use outbox::Tally;
 
@@ -228,11 +230,14 @@ impl Alerter {
     /// Has an outbox for each alert that there is, and for no other.
     fn staff(&self, desk: &mut Desk, snapshot: &Snapshot) {
         let is_there = |name: &Arc<str>| snapshot.config.alerts.iter().any(|alert| alert.name == *name);
-        // One that is taken out sends nothing more: it finds no address.
+        // One that is taken out sends nothing more.
         desk.outboxes.retain(|name, _| is_there(name));
         for alert in &snapshot.config.alerts {
             let name = &alert.name;
-            if !desk.outboxes.contains_key(name) {
+            if let Some(outbox) = desk.outboxes.get(name) {
+                // It may be somebody else who is asked now.
+                outbox.hasten();
+            } else {
                 let tally = desk.tallies.entry(name.clone()).or_default().clone();
                 desk.outboxes.insert(name.clone(), Outbox::open(name.clone(), self.snapshot.clone(), tally));
             }
@@ -254,6 +259,8 @@ impl Alerter {
             let standing = standing(snapshot, &telling.episode.key.1);
             let letter = Letter {
                 id: notice::id_of(&telling),
+                key: telling.episode.key.clone(),
+                phase: telling.phase,
                 about: format!("{} {}", notice::key_of(&telling.episode.key), telling.phase.as_str()),
                 text: Bytes::from(notice::notice(&telling, &standing, self.events.instance())),
             };
@@ -281,7 +288,7 @@ impl Desk {
 fn dropped(episodes: &mut Episodes, telling: &Telling) {
     let (name, about) = (&*telling.alert, notice::key_of(&telling.episode.key));
     let phase = telling.phase.as_str();
-    tracing::error!(target: "alert", name, about, phase, "{name} cannot be told of {about}: too much waits for it already");
+    tracing::error!(target: "alert", name, about, phase, "{name} cannot be told of {about}: too much is open already");
     if telling.phase == Phase::Firing {
         episodes.lose(telling);
     }

@@ -1,51 +1,45 @@
-//! What one alert still has to tell: a short queue, and whoever takes from it, one after the other, so that no end is told
-//! before its beginning.
+//! Whoever sends what one alert owes, one after the other, so that no end is told before its beginning.
 //!
-//! Not here: what is told (`notice`), how a request is sent and tried again (`webhook`).
+//! Not here: what is owed (`owed`), what is told (`notice`), how a request is sent and tried again (`webhook`).
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
-use bytes::Bytes;
-use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
+use tokio::time::sleep;
 
+use super::owed::{Ledger, Letter, Sent};
+use crate::config::Webhook;
 use crate::snapshot::Snapshot;
-use crate::webhook;
-
-/// So much waits; one more is dropped.
-pub const ROOM: usize = 100;
-
-/// What is told, ready to be sent.
-#[derive(Debug)]
-pub struct Letter {
-    /// Of this one alone.
-    pub id: String,
-    /// For the log: `fallback/pool/web firing`.
-    pub about: String,
-    /// What it says.
-    pub text: Bytes,
-}
+use crate::{clock, webhook};
 
 /// What became of letters since the start.
 #[derive(Debug, Default)]
 pub struct Tally {
-    accepted: AtomicU64,
+    waiting: AtomicU64,
     sent: AtomicU64,
     failed: AtomicU64,
-    /// Accepted, and there was nobody to send it to by then.
-    discarded: AtomicU64,
-    /// There was no room.
-    refused: AtomicU64,
+    dropped: AtomicU64,
 }
 
 /// One alert's.
 #[derive(Debug)]
 pub struct Outbox {
-    letters: Sender<Letter>,
+    post: Arc<Post>,
+    task: Option<JoinHandle<()>>,
+}
+
+/// What the outbox and who sends have in common.
+#[derive(Debug)]
+struct Post {
+    name: Arc<str>,
+    snapshot: Arc<ArcSwap<Snapshot>>,
+    ledger: Mutex<Ledger>,
     tally: Arc<Tally>,
-    task: JoinHandle<()>,
+    changed: Notify,
+    is_closed: AtomicBool,
 }
 
 impl Tally {
@@ -54,71 +48,140 @@ impl Tally {
         self.sent.load(Relaxed)
     }
 
-    /// Not taken, however often it was tried.
+    /// Not taken after all its retries, each time.
     pub fn failed(&self) -> u64 {
         self.failed.load(Relaxed)
     }
 
-    /// Never tried: too many waited, or the alert was taken out meanwhile.
+    /// Given up: there was no room, nobody has taken it for a day, or the alert was taken out meanwhile.
     pub fn dropped(&self) -> u64 {
-        self.refused.load(Relaxed) + self.discarded.load(Relaxed)
+        self.dropped.load(Relaxed)
     }
 
     /// How many wait, the one included that is being tried.
     pub fn waiting(&self) -> u64 {
-        let over = self.sent() + self.failed() + self.discarded.load(Relaxed);
-        self.accepted.load(Relaxed).saturating_sub(over)
+        self.waiting.load(Relaxed)
     }
 }
 
 impl Outbox {
     /// Of the alert called `name`, by whatever `snapshot` says of it when a letter's turn comes.
     pub fn open(name: Arc<str>, snapshot: Arc<ArcSwap<Snapshot>>, tally: Arc<Tally>) -> Outbox {
-        let (letters, waiting) = channel(ROOM);
-        let task = tokio::spawn(deliver(name, snapshot, waiting, tally.clone()));
-        Outbox { letters, tally, task }
+        let (ledger, changed, is_closed) = (Mutex::default(), Notify::new(), AtomicBool::new(false));
+        let post = Arc::new(Post { name, snapshot, ledger, tally, changed, is_closed });
+        let task = tokio::spawn(deliver(post.clone()));
+        Outbox { post, task: Some(task) }
     }
 
-    /// Has it sent; false: too many wait, and it is dropped.
+    /// Has it sent where it is owed; false: there is no room, and it is dropped.
     pub fn send(&self, letter: Letter) -> bool {
-        // Before, so that nobody sees one sent that was not accepted.
-        self.tally.accepted.fetch_add(1, Relaxed);
-        let is_taken = self.letters.try_send(letter).is_ok();
-        if !is_taken {
-            self.tally.accepted.fetch_sub(1, Relaxed);
-            self.tally.refused.fetch_add(1, Relaxed);
+        let is_noted = self.post.with(|ledger| ledger.note(clock::monotonic(), letter));
+        if !is_noted {
+            self.post.tally.dropped.fetch_add(1, Relaxed);
         }
-        is_taken
+        self.post.changed.notify_one();
+        is_noted
+    }
+
+    /// Tries again at once what was not taken.
+    pub fn hasten(&self) {
+        self.post.with(Ledger::hasten);
+        self.post.changed.notify_one();
     }
 
     /// Takes no more; what waits is still sent, until this returns or is given up.
-    pub async fn close(self) {
-        drop(self.letters);
-        let _ = self.task.await;
+    pub async fn close(mut self) {
+        self.post.close();
+        if let Some(task) = self.task.take() {
+            let _ = task.await;
+        }
     }
 }
 
-async fn deliver(name: Arc<str>, snapshot: Arc<ArcSwap<Snapshot>>, mut waiting: Receiver<Letter>, tally: Arc<Tally>) {
-    while let Some(Letter { id, about, text }) = waiting.recv().await {
-        let webhook = || {
-            let snapshot = snapshot.load();
-            snapshot.config.alerts.iter().find(|alert| alert.name == name).map(|alert| alert.webhook.clone())
-        };
-        let Some(first) = webhook() else {
-            tally.discarded.fetch_add(1, Relaxed);
+impl Drop for Outbox {
+    fn drop(&mut self) {
+        // Taken out: what is owed is not sent, even if one of the same name comes before it is noticed.
+        if self.task.is_some() {
+            self.post.abandon();
+        }
+        self.post.close();
+    }
+}
+
+impl Post {
+    fn with<T>(&self, change: impl FnOnce(&mut Ledger) -> T) -> T {
+        let mut ledger = self.ledger.lock().unwrap_or_else(PoisonError::into_inner);
+        let result = change(&mut ledger);
+        self.tally.waiting.store(ledger.waiting(), Relaxed);
+        result
+    }
+
+    fn close(&self) {
+        self.is_closed.store(true, Relaxed);
+        self.changed.notify_one();
+    }
+
+    fn webhook(&self) -> Option<Webhook> {
+        let snapshot = self.snapshot.load();
+        snapshot.config.alerts.iter().find(|alert| alert.name == self.name).map(|alert| alert.webhook.clone())
+    }
+
+    /// The alert is not there any more: nothing of it is owed.
+    fn abandon(&self) {
+        let left = self.with(|ledger| std::mem::take(ledger).waiting());
+        self.tally.dropped.fetch_add(left, Relaxed);
+    }
+}
+
+async fn deliver(post: Arc<Post>) {
+    loop {
+        // Before, so that one that is closed has nothing noted later.
+        let is_closed = post.is_closed.load(Relaxed);
+        let (letter, next_at) = post.with(|ledger| (ledger.next(clock::monotonic()), ledger.next_at()));
+        let Some(letter) = letter else {
+            if is_closed {
+                return;
+            }
+            let later = async {
+                match next_at {
+                    Some(at) => sleep(at.saturating_sub(clock::monotonic())).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = post.changed.notified() => {}
+                () = later => {}
+            }
             continue;
         };
-        let again = || webhook().ok_or_else(|| "the alert is not there any more".to_owned());
-        match webhook::call(&first, &id, text, again).await {
-            Ok(_) => {
-                tally.sent.fetch_add(1, Relaxed);
-                tracing::info!(target: "alert", name = &*name, about, "{name} is told: {about}");
-            }
-            Err(failed) => {
-                tally.failed.fetch_add(1, Relaxed);
-                let (reason, detail) = (failed.word, crate::telemetry::shown(&failed.detail));
-                tracing::error!(target: "alert", name = &*name, about, reason, detail, "{name} could not be told: {about}");
-            }
+        let Some(first) = post.webhook() else {
+            post.abandon();
+            continue;
+        };
+        send(&post, &first, letter).await;
+    }
+}
+
+async fn send(post: &Post, webhook: &Webhook, letter: Letter) {
+    let (name, tally) = (&*post.name, &post.tally);
+    let Letter { id, key, about, text, .. } = letter;
+    let again = || post.webhook().ok_or_else(|| "the alert is not there any more".to_owned());
+    let sent = match webhook::call(webhook, &id, text, again).await {
+        Ok(_) => {
+            tally.sent.fetch_add(1, Relaxed);
+            tracing::info!(target: "alert", name, about, "{name} is told: {about}");
+            Sent::Taken
         }
+        Err(failed) => {
+            tally.failed.fetch_add(1, Relaxed);
+            let (reason, detail) = (failed.word, crate::telemetry::shown(&failed.detail));
+            tracing::error!(target: "alert", name, about, reason, detail, "{name} could not be told: {about}");
+            if matches!(reason, "timeout" | "protocol") { Sent::Unclear } else { Sent::Refused }
+        }
+    };
+    let given_up = post.with(|ledger| ledger.done(clock::monotonic(), &key, sent));
+    if given_up > 0 {
+        tally.dropped.fetch_add(given_up, Relaxed);
+        tracing::error!(target: "alert", name, about, "{name} is not told any more: {about}");
     }
 }

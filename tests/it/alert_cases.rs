@@ -168,14 +168,61 @@ fn what_is_not_taken_is_tried_again_and_counted_and_keeps_nobody() {
     assert!(line.text("detail").contains("after 2 tries") && !line.raw.contains("letmein"), "{}", line.raw);
     assert_eq!(pager.seen().len(), 2);
     assert_eq!(pager.seen()[0].body, pager.seen()[1].body, "it is the same request");
-    assert_eq!(shown(&proxy)["failed"], 1);
+    assert_eq!((&shown(&proxy)["failed"], &shown(&proxy)["waiting"]), (&1.into(), &1.into()));
+    // What nobody was told of need not be over.
+    a.answer(Answer::status(200));
+    eventually("nothing is owed", || shown(&proxy)["waiting"] == 0);
+    a.answer(Answer::status(503));
+    eventually("the next one is given up", || shown(&proxy)["failed"] == 2);
+    assert_eq!(told(&pager), ["fallback/pool/web firing"; 4]);
+    // It is still so when somebody listens.
+    pager.answer(Answer::status(200));
+    proxy.reload(&config.replace("retries: 1", "retries: 2"));
+    eventually("it is told all the same", || shown(&proxy)["sent"] == 1);
+    assert_eq!(pager.seen()[4].body, pager.seen()[3].body, "it is the same request");
     // One that never answers keeps what comes after it, and nobody else.
     pager.answer(Answer::hang());
     a.answer(Answer::status(200));
-    eventually("it is asked", || pager.seen().len() == 3);
+    eventually("it is asked", || pager.seen().len() == 6);
     a.answer(Answer::status(503));
     eventually("the next one waits", || shown(&proxy)["waiting"] == 2);
     assert_eq!(proxy.get("/").status, 503, "the member's own answer");
+}
+
+#[test]
+fn whatever_happens_at_once_each_is_told_and_what_is_over_unheard_is_not() {
+    const POOLS: usize = 150;
+    let (a, pager) = (Origin::start(), Origin::start());
+    let probe = PROBE.replace("interval: 200ms, fast_interval: 100ms", "interval: 1s");
+    let pools: String = (0..POOLS).map(|number| format!("  p{number}: {{ members: [{a}], {probe} }}\n")).collect();
+    let routes: Vec<String> = (0..POOLS).map(|number| format!("{{ path: /p{number}, pool: p{number} }}")).collect();
+    let hook = format!("{{ url: \"http://{}\", secret: open-sesame, timeout: 30s }}", pager.address());
+    let proxy = Proxy::start(&format!(
+        "alerts: [{{ name: pager, webhook: {hook}, on: [fallback] }}]\npools:\n{pools}routes: [{}]\n",
+        routes.join(", ")
+    ));
+    // What is told only once the gate is open: until then one is under way, and all of them wait.
+    let turn = |status: u16, waiting: usize| {
+        let gate = Gate::new();
+        pager.answer(Answer::status(200).held_by(&gate));
+        a.answer(Answer::status(status));
+        eventually(&format!("{waiting} wait"), || shown(&proxy)["waiting"] == waiting);
+        gate
+    };
+    let of = |status: &str| told(&pager).iter().filter(|brief| brief.ends_with(status)).count();
+    turn(503, POOLS).open();
+    eventually("each beginning is told", || of("firing") == POOLS);
+    eventually("nothing is left", || shown(&proxy)["waiting"] == 0);
+    turn(200, POOLS).open();
+    eventually("each end is told", || of("resolved") == POOLS);
+    eventually("nothing is left", || shown(&proxy)["waiting"] == 0);
+    let gate = turn(503, POOLS);
+    a.answer(Answer::status(200));
+    eventually("of one it may be known", || shown(&proxy)["waiting"] == 2);
+    gate.open();
+    eventually("that one is told to be over", || shown(&proxy)["waiting"] == 0);
+    assert_eq!((of("firing"), of("resolved")), (POOLS + 1, POOLS + 1));
+    assert_eq!((&shown(&proxy)["open"], &shown(&proxy)["dropped"]), (&Value::Array(vec![]), &0.into()));
 }
 
 #[test]

@@ -304,7 +304,7 @@ pub const REMEDIATION_LOST: Metric = gauge(
 pub const ALERTS: Metric = counter(
     "pulsegate_alerts_total",
     &["alert", "result"],
-    "What each alert has told: sent, failed (not taken, however often it was tried), dropped (never tried: too much waited).",
+    "What each alert has told: sent, failed (not taken after all its retries; tried again later, and counted again), dropped (given up: not taken for a day, too much open, or the alert taken out).",
 );
 
 pub const ALERTS_OPEN: Metric =
