@@ -372,8 +372,9 @@ impl Control {
         next
     }
 
-    /// Ends probing, and asking for names.
+    /// Ends probing, and asking for names, and sends nobody who waits for room on their way any more.
     pub fn stop(&self) {
+        self.snapshot.load().pools.values().for_each(|pool| pool.live.queue().close());
         self.desk.stop();
         self.following().errands.drain(..).for_each(|errand| errand.abort());
         self.prober.stop();

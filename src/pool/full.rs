@@ -278,6 +278,20 @@ fn newcomers_stand_behind_those_who_wait() {
     assert_eq!(pool.queue().length(), 0);
 }
 
+#[test]
+fn at_the_end_a_seat_that_is_given_back_is_nobody_s() {
+    let pool = pool(with_queue(each(1, 1), 3));
+    let (mut leases, _) = fill(&pool);
+    let first = pool.join_queue(&[]).expect("a place");
+    let second = pool.join_queue(&[]).expect("a place");
+    pool.queue().close();
+    leases.clear();
+    first.look_again();
+    drop(first);
+    let third = pool.join_queue(&[]).expect("a place");
+    assert_eq!((second.turn(), third.turn()), (Turn::First, Turn::Behind));
+}
+
 /// Its place, itself, and how it was ended.
 type Connected = (Berth, Arc<Link>, Arc<[AtomicBool; 2]>);
 

@@ -40,6 +40,8 @@ struct Line {
     next: u64,
     /// `None`: since there may have been room, everyone has looked, or somebody in the line for whom it was easier.
     round: Option<Round>,
+    /// Nobody looks any more.
+    is_closed: bool,
 }
 
 #[derive(Debug)]
@@ -131,6 +133,13 @@ impl Queue {
         self.length() > 0 && (self.easy.load(SeqCst) > 0 || self.line().is_in_the_way_of(avoided))
     }
 
+    /// The process ends: a seat that is given back from now on is nobody's, or requests that are cut short would send others
+    /// on their way who are cut a moment later.
+    pub fn close(&self) {
+        let mut line = self.line();
+        (line.is_closed, line.round) = (true, None);
+    }
+
     /// There may be room: the first looks.
     pub(super) fn wake(&self) {
         if self.length() > 0 {
@@ -147,7 +156,7 @@ impl Line {
     fn join(&mut self, avoided: Arc<[MemberId]>) -> (u64, Arc<[MemberId]>, Arc<Notify>) {
         let (number, called) = (self.next, Arc::new(Notify::new()));
         self.next += 1;
-        let must_look = !self.is_in_the_way_of(&avoided);
+        let must_look = !self.is_closed && !self.is_in_the_way_of(&avoided);
         self.waiters.push_back(Waiter { number, avoided: avoided.clone(), called: called.clone() });
         if must_look {
             self.call(Round { looker: number, again: false, in_vain: Vec::new() });
@@ -169,7 +178,7 @@ impl Line {
 
     fn begin(&mut self) {
         self.round = None;
-        if let Some(first) = self.waiters.front() {
+        if let Some(first) = self.waiters.front().filter(|_| !self.is_closed) {
             self.call(Round { looker: first.number, again: false, in_vain: Vec::new() });
         }
     }

@@ -7,7 +7,7 @@ use crate::harness::proxy::config_of;
 use crate::harness::{Answer, Gate, Origin, Proxy, Scrape, eventually, eventually_some};
 
 /// One fail is enough, and so is one pass.
-const PROBE: &str = "probe: { path: /healthz, interval: 200ms, fast_interval: 100ms, timeout: 200ms, consecutive: { failures: 1, passes: 1 } }";
+const PROBE: &str = "probe: { path: /healthz, interval: 1s, fast_interval: 100ms, timeout: 1s, consecutive: { failures: 1, passes: 1 } }";
 
 /// A proxy's file with these alerts, each a pager and its further keys.
 fn file(alerts: &[(&str, &Origin, &str)], members: &[&Origin], keys: &str) -> String {
@@ -34,7 +34,8 @@ fn told(pager: &Origin) -> Vec<String> {
 }
 
 fn notices(pager: &Origin) -> Vec<Value> {
-    pager.seen().iter().map(|seen| serde_json::from_slice(&seen.body).expect("json")).collect()
+    let whole = pager.seen().into_iter().filter(|seen| seen.complete);
+    whole.map(|seen| serde_json::from_slice(&seen.body).expect("json")).collect()
 }
 
 #[track_caller]
@@ -107,11 +108,8 @@ fn an_alert_is_signed_says_what_is_wrong_and_shows_no_secret() {
 fn each_is_told_what_it_asked_for_and_about_the_pools_it_asked_for() {
     let (good, bad, capped, all, other) =
         (Origin::start(), Origin::start(), Origin::start(), Origin::start(), Origin::start());
-    let alerts = [
-        ("capped", &capped, "on: [capped for 300ms]"),
-        ("all", &all, "pools: [web]"),
-        ("other", &other, "pools: [api]"),
-    ];
+    let alerts =
+        [("capped", &capped, "on: [capped for 2s]"), ("all", &all, "pools: [web]"), ("other", &other, "pools: [api]")];
     let api = "  api: { members: [\"127.0.0.1:9\"], probe: off }\nroutes:";
     let config = file(&alerts, &[&good, &bad], "max_unhealthy_percent: 0").replace("routes:", api);
     let proxy = start(&config);
@@ -121,7 +119,8 @@ fn each_is_told_what_it_asked_for_and_about_the_pools_it_asked_for() {
     let notice = notices(&capped).remove(0);
     let time = |field: &str| humantime::parse_rfc3339(notice[field].as_str().expect("a time")).expect("a time");
     let lasted = time("at").duration_since(time("since")).expect("in this order");
-    assert!(lasted.as_millis() >= 300, "it had to last: {notice}");
+    // Each is read beside the clock that counts, and a little later where the machine is busy.
+    assert!(lasted.as_millis() >= 1_000, "it had to last: {notice}");
     good.answer(Answer::status(503));
     await_told(&all, &["fallback/pool/web firing"]);
     await_told(&capped, &["capped/pool/web firing", "capped/pool/web resolved"]);
@@ -149,6 +148,7 @@ fn an_episode_goes_on_over_reloads_and_ends_with_its_pool() {
     eventually("the new one is told of", || told(&pager).contains(&"fallback/pool/www firing".to_owned()));
     assert_eq!(told(&pager).len(), 3, "{:?}", told(&pager));
     // Who is not configured any more is told nothing more.
+    await_told(&second, &["fallback/pool/web firing", "fallback/pool/web resolved", "fallback/pool/www firing"]);
     proxy.reload(&config.replace("  web:", "  www:").replace("pool: web", "pool: www"));
     let count = told(&second).len();
     a.answer(Answer::status(200));
@@ -166,7 +166,7 @@ fn what_is_not_taken_is_tried_again_and_counted_and_keeps_nobody() {
     a.answer(Answer::status(503));
     let line = proxy.await_log("it could not be told", 0, |line| line.text("target") == "alert" && line.is_error());
     assert!(line.text("detail").contains("after 2 tries") && !line.raw.contains("letmein"), "{}", line.raw);
-    assert_eq!(pager.seen().len(), 2);
+    assert_eq!(told(&pager).len(), 2);
     assert_eq!(pager.seen()[0].body, pager.seen()[1].body, "it is the same request");
     assert_eq!((&shown(&proxy)["failed"], &shown(&proxy)["waiting"]), (&1.into(), &1.into()));
     // What nobody was told of need not be over.
@@ -193,7 +193,7 @@ fn what_is_not_taken_is_tried_again_and_counted_and_keeps_nobody() {
 fn whatever_happens_at_once_each_is_told_and_what_is_over_unheard_is_not() {
     const POOLS: usize = 150;
     let (a, pager) = (Origin::start(), Origin::start());
-    let probe = PROBE.replace("interval: 200ms, fast_interval: 100ms", "interval: 1s");
+    let probe = PROBE.replace("fast_interval: 100ms, ", "");
     let pools: String = (0..POOLS).map(|number| format!("  p{number}: {{ members: [{a}], {probe} }}\n")).collect();
     let routes: Vec<String> = (0..POOLS).map(|number| format!("{{ path: /p{number}, pool: p{number} }}")).collect();
     let hook = format!("{{ url: \"http://{}\", secret: open-sesame, timeout: 30s }}", pager.address());
@@ -252,7 +252,7 @@ fn what_waits_is_told_at_the_end_and_the_end_is_not_kept_for_ever() {
 #[test]
 fn a_member_that_flaps_and_one_that_is_due_are_told_of() {
     let (good, bad, pager) = (Origin::start(), Origin::start(), Origin::start());
-    let keys = "remediation: { after: 1s, command: [/bin/cat], max_per_hour: 0 }";
+    let keys = "remediation: { after: 4s, command: [/bin/cat], max_per_hour: 0 }";
     let config = file(&[("pager", &pager, "on: [\"flapping 3 in 1h\", replacement]")], &[&good, &bad], keys);
     let proxy = start(&config);
     proxy.await_all_healthy();
