@@ -1,7 +1,8 @@
 //! Where a chunked body ends, found as its bytes come (RFC 9112 section 7.1). Pure.
 //!
-//! It reads what Pingora's parser reads, and refuses nothing: of a body that is none it finds no end, and Pingora, which
-//! gets all of it, refuses it.
+//! Of a body that is none it finds no end, and Pingora, which gets all of it, refuses it. But Pingora takes a line without a
+//! size for the last chunk, and a line feed within an extension for part of it, where others end the line: such a line says
+//! two things of where the body ends (case C57), and it is for whoever reads here to refuse it.
 
 /// What was seen of a chunked body so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -29,16 +30,29 @@ enum At {
     Trailer,
     TrailerFeed,
     LastFeed,
-    /// No chunked body.
+    /// No chunked body, as Pingora knows itself.
     Broken,
+    /// A line that has no size, or whose extension has a control character.
+    NoSize,
+}
+
+/// What bytes of a chunked body are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Found {
+    /// It goes on behind them, or is none.
+    NoEnd,
+    /// So many of them belong to it, and the rest does not.
+    End(usize),
+    /// From this one on they are no chunked body, which only we know.
+    NoSize(usize),
 }
 
 /// Digits of the largest size that is read.
 const MAX_DIGITS: u8 = 16;
 
 impl ChunkEnd {
-    /// Looks at the next bytes; how many of them belong to the body, if it ends among them.
-    pub fn find(&mut self, bytes: &[u8]) -> Option<usize> {
+    /// Looks at the next bytes.
+    pub fn find(&mut self, bytes: &[u8]) -> Found {
         let mut at = 0;
         while at < bytes.len() {
             if self.at == At::Data {
@@ -54,15 +68,22 @@ impl ChunkEnd {
             at += 1;
             if last {
                 *self = ChunkEnd::default();
-                return Some(at);
+                return Found::End(at);
             }
             self.at = self.behind(bytes[at - 1]);
+            if self.at == At::NoSize {
+                return Found::NoSize(at - 1);
+            }
         }
-        None
+        Found::NoEnd
     }
 
     fn behind(&mut self, byte: u8) -> At {
         match (self.at, byte) {
+            (At::NoSize, _) => At::NoSize,
+            (At::Size, b'\r' | b';' | b' ' | b'\t') if self.digits == 0 => At::NoSize,
+            // RFC 9112 section 7.1.1 has tokens and quoted strings, and RFC 9110 section 5.5 the characters of these.
+            (At::Extension, ..=0x08 | 0x0a..=0x0c | 0x0e..=0x1f | 0x7f) => At::NoSize,
             (At::Size | At::BehindSize | At::Extension, b'\r') => At::SizeFeed,
             (At::Size, b';') | (At::BehindSize, b';') | (At::Extension, _) => At::Extension,
             (At::Size | At::BehindSize, b' ' | b'\t') => At::BehindSize,
@@ -92,36 +113,49 @@ impl ChunkEnd {
 
 #[cfg(test)]
 mod tests {
+    use super::Found::{End, NoEnd, NoSize};
     use super::*;
 
     #[test]
     fn a_chunked_body_ends_behind_its_last_line_however_it_comes() {
-        let rows: &[(&str, Option<usize>)] = &[
-            ("5\r\nhello\r\n0\r\n\r\n", Some(15)),
-            ("5\r\nhello\r\n0\r\n\r\nGET / HTTP/1.1\r\n\r\n", Some(15)),
-            ("0\r\n\r\n0\r\n\r\n", Some(5)),
-            ("0A;a=\"b\"\r\n0\r\n\r\n67890\r\n000 ;x\r\n\r\nrest", Some(32)),
-            ("0\r\nA: b\r\nC: d\r\n\r\nrest", Some(17)),
-            ("1\t \r\nx\r\n0\r\n\r\nrest", Some(13)),
-            ("5\r\nhello\r\n0\r\n", None),
-            ("5\r\nhello\r\n", None),
-            ("", None),
+        let rows: &[(&str, Found)] = &[
+            ("5\r\nhello\r\n0\r\n\r\n", End(15)),
+            ("5\r\nhello\r\n0\r\n\r\nGET / HTTP/1.1\r\n\r\n", End(15)),
+            ("0\r\n\r\n0\r\n\r\n", End(5)),
+            ("0A;a=\"b\"\r\n0\r\n\r\n67890\r\n000 ;x\r\n\r\nrest", End(32)),
+            ("0\r\nA: b\r\nC: d\r\n\r\nrest", End(17)),
+            ("1\t \r\nx\r\n0\r\n\r\nrest", End(13)),
+            ("1;a=\"\t\u{e4}\"\r\nx\r\n0\r\n\r\nrest", End(19)),
+            ("5\r\nhello\r\n0\r\n", NoEnd),
+            ("5\r\nhello\r\n", NoEnd),
+            ("", NoEnd),
             // None at all: an end that Pingora does not see would be one too many.
-            ("x\r\n0\r\n\r\n", None),
-            ("1 1\r\nx\r\n0\r\n\r\n", None),
-            ("1\nx\n0\n\n", None),
-            ("1\r\nxy\r\n0\r\n\r\n", None),
-            ("0\r\n\n", None),
-            ("0\r\nA: b\n\r\n", None),
-            ("0\r\nA: b\r\r\n\r\n", None),
-            ("00000000000000001\r\nx\r\n0\r\n\r\n", None),
-            ("1;a\rb\r\nx\r\n0\r\n\r\n", None),
+            ("x\r\n0\r\n\r\n", NoEnd),
+            ("1 1\r\nx\r\n0\r\n\r\n", NoEnd),
+            ("1\nx\n0\n\n", NoEnd),
+            ("1\r\nxy\r\n0\r\n\r\n", NoEnd),
+            ("0\r\n\n", NoEnd),
+            ("0\r\nA: b\n\r\n", NoEnd),
+            ("0\r\nA: b\r\r\n\r\n", NoEnd),
+            ("00000000000000001\r\nx\r\n0\r\n\r\n", NoEnd),
+            ("1;a\rb\r\nx\r\n0\r\n\r\n", NoEnd),
+            // What Pingora takes for an end, or for no end, and others do not.
+            ("\r\n\r\n", NoSize(0)),
+            (";x\r\n\r\n", NoSize(0)),
+            (" \r\n\r\n", NoSize(0)),
+            ("5\r\nhello\r\n\r\n\r\n", NoSize(10)),
+            ("2;\nxx\r\nAB\r\n0\r\n\r\n", NoSize(2)),
+            ("2;a\0\r\nAB\r\n0\r\n\r\n", NoSize(3)),
         ];
         for (text, expected) in rows {
             assert_eq!(ChunkEnd::default().find(text.as_bytes()), *expected, "{text:?} at once");
             let mut bytewise = ChunkEnd::default();
-            let end = text.bytes().position(|byte| bytewise.find(&[byte]).is_some()).map(|at| at + 1);
-            assert_eq!(end, *expected, "{text:?} byte by byte");
+            let found = text.bytes().enumerate().find_map(|(at, byte)| match bytewise.find(&[byte]) {
+                NoEnd => None,
+                End(bytes) => Some(End(at + bytes)),
+                NoSize(_) => Some(NoSize(at)),
+            });
+            assert_eq!(found.unwrap_or(NoEnd), *expected, "{text:?} byte by byte");
         }
     }
 
@@ -129,7 +163,13 @@ mod tests {
     fn the_next_body_is_read_from_its_beginning() {
         let mut chunks = ChunkEnd::default();
         for _ in 0..2 {
-            assert_eq!(chunks.find(b"2\r\nab\r\n0\r\n\r\n"), Some(12));
+            assert_eq!(chunks.find(b"2\r\nab\r\n0\r\n\r\n"), End(12));
         }
+    }
+
+    #[test]
+    fn what_has_no_size_has_none_later() {
+        let mut chunks = ChunkEnd::default();
+        assert_eq!((chunks.find(b"\r"), chunks.find(b"\n0\r\n\r\n")), (NoSize(0), NoSize(0)));
     }
 }

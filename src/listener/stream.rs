@@ -28,7 +28,7 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 
 use super::alarm::Alarm;
-use super::chunk_end::ChunkEnd;
+use super::chunk_end::{ChunkEnd, Found};
 use super::connection::{Connection, Cut, Phase};
 use super::header_end::HeaderEnd;
 use super::last_call::LastCall;
@@ -40,6 +40,9 @@ use crate::clock;
 
 /// An answer's header and a small body fit; what is larger goes out as it comes.
 const WRITE_BUFFER: usize = 4096;
+
+/// What a line cannot go on with in Pingora's reading of a chunked body: a carriage return, and another.
+const NO_FEED: u8 = b'\r';
 
 /// How long a client whose request was answered early may go on sending before it is cut.
 const LINGER: Duration = Duration::from_secs(1);
@@ -180,9 +183,10 @@ impl Conduit {
         if came.is_empty() {
             return;
         }
-        let mut given = came.len();
+        let (mut given, mut no_size) = (came.len(), None);
         let end = if self.connection.phase() == Phase::Request {
-            let own = self.own_share(came);
+            let (own, from) = self.own_share(came);
+            no_size = from;
             if self.connection.uploaded(own)
                 && let Ok(handle) = self.io.as_fd().try_clone_to_owned()
             {
@@ -215,17 +219,26 @@ impl Conduit {
             let behind = came[end..].to_vec();
             self.ahead.splice(..0, behind);
         }
+        if let Some(from) = no_size {
+            buf.filled_mut()[before + from..].fill(NO_FEED);
+        }
         buf.set_filled(before + given.min(end));
     }
 
-    /// Of what came while a request is served, how many bytes are its own.
-    fn own_share(&mut self, came: &[u8]) -> usize {
+    /// Of what came while a request is served, how many bytes are its own; and from which on they are no chunked body,
+    /// though Pingora would take them for one.
+    fn own_share(&mut self, came: &[u8]) -> (usize, Option<usize>) {
         if !self.connection.awaits_chunks() {
-            return self.connection.own_share(came.len());
+            return (self.connection.own_share(came.len()), None);
         }
-        let Some(end) = self.chunk_end.find(came) else { return came.len() };
-        self.connection.expect_body(0);
-        end
+        match self.chunk_end.find(came) {
+            Found::NoEnd => (came.len(), None),
+            Found::NoSize(from) => (came.len(), Some(from)),
+            Found::End(end) => {
+                self.connection.expect_body(0);
+                (end, None)
+            }
+        }
     }
 
     /// While a whole request is served the stream is only watched. What a client sends then is its next request, which

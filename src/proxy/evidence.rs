@@ -27,7 +27,10 @@ pub enum Came {
     ToAnswer,
     /// Nothing has come on a connection that may have gone stale before.
     ToIdleRace,
-    /// Neither.
+    /// The member has not got the whole request: who gives it up may have waited for its client for too long. Many a server
+    /// does so without an answer, and a client must not be able to turn that against it.
+    ToHalfRequest,
+    /// None of these.
     Short,
 }
 
@@ -43,7 +46,8 @@ pub fn of_answer(status: u16) -> Evidence {
 /// Of a failure.
 pub fn of_failure(fault: Fault, came: Came) -> Evidence {
     match (fault.blame, came) {
-        (Blame::Client | Blame::Proxy, _) | (Blame::Member, Came::ToAnswer | Came::ToIdleRace) => Evidence::Nothing,
+        (Blame::Client | Blame::Proxy, _)
+        | (Blame::Member, Came::ToAnswer | Came::ToIdleRace | Came::ToHalfRequest) => Evidence::Nothing,
         (Blame::Member, Came::Short) => {
             reason(fault.result).map_or(Evidence::Nothing, |reason| Evidence::Failure(Failure { reason, status: None }))
         }
@@ -88,7 +92,7 @@ mod tests {
         ];
         for result in AttemptResult::ALL {
             for blame in [Blame::Client, Blame::Member, Blame::Proxy] {
-                for came in [Came::ToAnswer, Came::ToIdleRace, Came::Short] {
+                for came in [Came::ToAnswer, Came::ToIdleRace, Came::ToHalfRequest, Came::Short] {
                     let fault = Fault { blame, stage: Stage::Exchange, result, refusal: None };
                     let reason = members.iter().find(|(word, _)| *word == result).map(|(_, reason)| *reason);
                     let counts = blame == Blame::Member && came == Came::Short;

@@ -125,6 +125,7 @@ fn settle(ctx: &mut Ctx, mut error: Box<Error>, fault: Fault, replay: Replay, by
     let came = match replay.idle_race {
         _ if ctx.attempt_has_answer() => Came::ToAnswer,
         true => Came::ToIdleRace,
+        false if fault.stage == Stage::Exchange && !ctx.connection.request_is_whole() => Came::ToHalfRequest,
         false => Came::Short,
     };
     let now = clock::monotonic();

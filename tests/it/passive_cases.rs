@@ -314,6 +314,31 @@ fn client_that_stalls_its_upload_says_nothing_of_the_member() {
     scene.held_nothing_against_it();
 }
 
+/// Many a server gives a stalled upload up without an answer, nginx by `client_body_timeout`.
+#[test]
+fn member_that_gives_a_stalled_upload_up_has_shown_nothing() {
+    let ends = [("close", Answer::close().early()), ("reset", Answer::reset().early())];
+    let requests = [
+        "POST /held HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\nhalf".to_owned(),
+        "PUT /held HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n".to_owned(),
+        "POST /held HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\nExpect: 100-continue\r\n\r\n".to_owned(),
+    ];
+    for (end, answer) in ends {
+        let scene = Scene::new("passive: { eject: { consecutive: 1 } }");
+        scene.origin.when(When::path("/held"), answer);
+        for request in &requests {
+            let mut client = scene.proxy.connect();
+            client.send(request);
+            assert_eq!(client.reply().status, 502, "{end}: {request}");
+        }
+        assert_eq!(scene.hastened(), 0.0, "{end}: something was held against the member");
+        assert!(scene.proxy.events(&[("to", "unhealthy")]).is_empty(), "{end}");
+        // A whole one that is given up is another matter.
+        assert_eq!(scene.proxy.get("/held").status, 502);
+        scene.proxy.await_event(0, &[("to", "unhealthy")]);
+    }
+}
+
 #[test]
 fn malformed_request_says_nothing_of_the_member() {
     let scene = Scene::new("");

@@ -100,6 +100,12 @@ fn a_chunks_that_are_none_never_complete_a_body() {
         ("A36", " 5\r\nhello\r\n0\r\n\r\n"),
         ("A39", "-1\r\nhello\r\n0\r\n\r\n"),
         ("A42", "3\r\nhello\r\n0\r\n\r\n"),
+        ("no size", "\r\n\r\n"),
+        ("no size behind a chunk", "5\r\nhello\r\n\r\n\r\n"),
+        ("no size but an extension", ";a\r\n\r\n"),
+        ("no size but white space", "\t\r\n\r\n"),
+        ("a line feed in an extension", "2;\nxx\r\nAB\r\n0\r\n\r\n"),
+        ("another", "5;a\nb\r\nhello\r\n0\r\n\r\n"),
     ];
     for (row, body) in rows {
         let mut client = rig.send(format!("{POST}Transfer-Encoding: chunked\r\n\r\n{body}{SMUGGLED}"));
@@ -107,6 +113,15 @@ fn a_chunks_that_are_none_never_complete_a_body() {
             assert_eq!(reply.status, 400, "{row}");
         }
         assert!(client.is_closed(), "{row}");
+        // As it may come: the wrong byte alone.
+        let mut client = rig.send(format!("{POST}Transfer-Encoding: chunked\r\n\r\n"));
+        let mut parts = body.bytes().map(|byte| char::from(byte).to_string()).chain([SMUGGLED.to_owned()]);
+        if parts.all(|part| client.try_send(&part).is_ok())
+            && let Ok(reply) = client.try_reply("POST")
+        {
+            assert_eq!(reply.status, 400, "{row} in parts");
+        }
+        assert!(client.is_closed(), "{row} in parts");
     }
     rig.proxy.settle_access_log("/sentinel");
     let seen = rig.origin.traffic();
