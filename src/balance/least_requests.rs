@@ -2,7 +2,9 @@
 //!
 //! Looking at all members costs more with every member; looking at two is nearly as even (the power of two choices).
 //! One is the member whose turn it is, the others are drawn by weight: so equally loaded members simply take turns,
-//! and a heavy member is looked at as often as its weight says. Up to 8 members all are looked at.
+//! and a heavy member is looked at as often as its weight says. Up to 8 members all are looked at. Whoever is idle when its
+//! turn comes is taken without a look at others: while there is little to do a light member has its share too, where it
+//! would have none for as long as a heavier one is idle.
 //! A ramp (`slow_start`) comes in as a weight: seven tenths of 3 are `weight: 21, split: 10`.
 
 use std::ops::Range;
@@ -33,17 +35,26 @@ impl LeastRequests {
 
     /// The place of the first attempt's member.
     pub(super) fn first(&self, roster: &Roster, turn: &AtomicUsize, draw: u64, load: impl Fn(usize) -> u32) -> usize {
-        let mut lightest = Lightest::of(roster, load);
-        if self.looks_at_all(roster.len()) {
+        let looks_at_all = self.looks_at_all(roster.len());
+        if looks_at_all && self.order.is_plain() {
+            let mut lightest = Lightest::of(roster, load);
             (0..roster.len()).for_each(|place| lightest.look_at(place));
             // A turn is taken only where there is a tie: else ties that come at every second pick all go one way.
             return lightest.choose(|| turn.fetch_add(1, Ordering::Relaxed));
         }
         let whose_turn = self.order.next(turn);
+        if load(roster.candidates()[whose_turn].index) == 0 {
+            return whose_turn;
+        }
+        let mut lightest = Lightest::of(roster, load);
         lightest.look_at(whose_turn);
-        let mut seen = Few::none();
-        seen.add(roster.rank(whose_turn));
-        look_at_drawn(self.choices - 1, roster, 0..roster.len(), draw, &mut seen, &mut lightest);
+        if looks_at_all {
+            (0..roster.len()).filter(|place| *place != whose_turn).for_each(|place| lightest.look_at(place));
+        } else {
+            let mut seen = Few::none();
+            seen.add(roster.rank(whose_turn));
+            look_at_drawn(self.choices - 1, roster, 0..roster.len(), draw, &mut seen, &mut lightest);
+        }
         lightest.choose(|| 0)
     }
 
@@ -124,8 +135,7 @@ impl<'a, L: Fn(usize) -> u32> Lightest<'a, L> {
     }
 }
 
-/// (in flight + 1) / (weight / split), compared without rounding. The one more is this request: with it a member of
-/// weight 2 is lighter than one of weight 1 while both are idle.
+/// (in flight + 1) / (weight / split), compared without rounding. The one more is this request.
 #[derive(Debug, Clone, Copy)]
 struct Score {
     requests: u64,
@@ -189,6 +199,26 @@ mod tests {
         assert_eq!(hits(&balancer(2, weighted(&[1; 5])), 1000, load, &[]), [0, 500, 0, 500, 0]);
         // As many as there may be: all idle, in a pool too large to look at all.
         assert_eq!(hits(&balancer(2, weighted(&[1; 40])), 4000, |_| 0, &[]), [100; 40]);
+    }
+
+    #[test]
+    fn one_after_the_other_members_get_their_share_by_weight() {
+        // A tenth of a weight, as in a slow start; and in a pool too large to look at all.
+        let ramps = |members| {
+            let candidate = |index| Candidate { split: if index == 0 { 10 } else { 1 }, ..member(index) };
+            (0..members).map(candidate).collect()
+        };
+        assert_eq!(hits(&balancer(2, weighted(&[1, 2])), 300, |_| 0, &[]), [100, 200]);
+        assert_eq!(hits(&balancer(2, ramps(3)), 210, |_| 0, &[]), [10, 100, 100]);
+        assert_eq!(hits(&balancer(2, ramps(31)), 301, |_| 0, &[])[..3], [1, 10, 10]);
+    }
+
+    #[test]
+    fn of_a_light_member_no_more_is_wanted_than_its_share_while_others_are_busy() {
+        let balancer = balancer(2, vec![Candidate { split: 10, ..member(0) }, member(1), member(2)]);
+        // Idle among those who have one each it is not the lightest: 10 to 2.
+        assert_eq!(hits(&balancer, 210, |index| u32::from(index > 0), &[]), [10, 100, 100]);
+        assert_eq!(hits(&balancer, 210, |_| 1, &[])[0], 0);
     }
 
     #[test]

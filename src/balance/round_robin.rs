@@ -56,6 +56,11 @@ impl Order {
         Order::Spread(Wheel::new(units.into_iter()))
     }
 
+    /// All members have the same weight.
+    pub(super) fn is_plain(&self) -> bool {
+        matches!(self, Order::Plain(_))
+    }
+
     /// Takes a turn: a position in the list, which is not empty.
     pub(super) fn next(&self, turn: &AtomicUsize) -> usize {
         self.at(turn.fetch_add(1, Ordering::Relaxed))

@@ -38,6 +38,7 @@ impl Departed {
         // Who returns healthy has not turned so: it is the member it was.
         self.0.remove(key).map(|(_, mut member)| {
             member.was_healthy = true;
+            member.is_of_the_start = false;
             member
         })
     }

@@ -46,6 +46,8 @@ pub struct Member {
     pub(super) was_healthy: bool,
     /// When its slow start began, until that is over.
     pub(super) back_since: Option<Duration>,
+    /// It came when nobody had been healthy yet, and has not fallen since.
+    pub(super) is_of_the_start: bool,
 }
 
 /// What the relative latency gate needs to know, in the order in which the pool's samples came (0: never).
@@ -64,7 +66,7 @@ impl Member {
     pub(super) fn new(id: MemberId, now: Duration, rules: &Rules, spec: Spec) -> Member {
         let initial = if rules.probed { rules.initial } else { Initial::Healthy };
         let judgement = Judgement::new(rules.judge, initial);
-        Member {
+        let mut member = Member {
             id,
             admin: spec.admin,
             admin_since: now,
@@ -85,10 +87,13 @@ impl Member {
             unrest: Unrest::default(),
             turn: Turn::default(),
             out: false,
-            // Who begins healthy has not turned so.
-            was_healthy: true,
+            was_healthy: false,
             back_since: None,
-        }
+            is_of_the_start: false,
+        };
+        // Who begins healthy has not turned so.
+        member.was_healthy = member.healthy();
+        member
     }
 
     /// One that the process before knew, as its file had it; what is too old to be believed is not there.

@@ -50,7 +50,8 @@ impl PoolHealth {
             turns: 0,
         };
         for spec in members {
-            let member = pool.newcomer(now, spec);
+            let mut member = pool.newcomer(now, spec);
+            member.is_of_the_start = true;
             pool.index.insert(member.id(), pool.members.len());
             pool.members.push(member);
         }

@@ -316,7 +316,8 @@ fn whoever_drains_serves_its_own(pool: &PoolHealth, before: &PoolHealth, now: Du
     }
 }
 
-/// A ramp begins with a recovery and nothing else, runs by its own time, and counts only beside somebody who has none.
+/// A ramp begins with a recovery and nothing else, runs by its own time, and counts only beside others, of whom not all have
+/// come up with the pool.
 fn who_comes_back_ramps(pool: &PoolHealth, before: &PoolHealth, now: Duration) {
     let (picture, whole) = (pool.picture(), pool.rules().slow_start);
     for (index, member) in pool.members().iter().enumerate() {
@@ -337,8 +338,11 @@ fn who_comes_back_ramps(pool: &PoolHealth, before: &PoolHealth, now: Duration) {
             assert!(picture.standings[index] == Standing::Healthy && !picture.standings.contains(&Standing::Kept));
         }
     }
-    let mut serving = (0..pool.members().len()).filter(|index| picture.standings[*index].takes_traffic()).peekable();
-    assert!(serving.peek().is_none() || serving.any(|index| picture.ramp(index).is_none()), "all ramp: {picture:?}");
+    let serving: Vec<usize> =
+        (0..pool.members().len()).filter(|index| picture.standings[*index].takes_traffic()).collect();
+    let all_ramp = !serving.is_empty() && serving.iter().all(|index| picture.ramp(*index).is_some());
+    let returned = |index: &usize| !pool.members()[*index].is_of_the_start;
+    assert!(!all_ramp || serving.len() > 1 && serving.iter().any(returned), "all ramp: {picture:?}");
 }
 
 proptest! {

@@ -1,7 +1,9 @@
 //! Slow start: a member that comes back has a part of its weight at first, and more of it step by step (health.md §7).
 //!
 //! A ramp is its member's own: it runs by time, whatever becomes of the others, and no reload begins it anew. Whether it
-//! counts is a matter of all of them: not while somebody is kept, nor where everybody who serves has one.
+//! counts is a matter of all of them: not while somebody is kept, nor where everybody who serves came up together, when
+//! nobody had been healthy yet. Else each has its part of what they have together, even if all have one: of three that are
+//! restarted one after the other the last is as cold as the first was.
 //!
 //! Not here: what a part of a weight means for a pick (`balance`, through `pool`).
 
@@ -58,6 +60,7 @@ pub(super) fn follow(rules: &Rules, members: &mut [Member], before: &[Standing],
         if is_healthy && !was_healthy && was_out {
             member.back_since = Some(now);
         }
+        member.is_of_the_start &= is_healthy || !was_healthy;
         let is_fit = member.verdict() == Verdict::Healthy;
         member.back_since =
             member.back_since.filter(|begun| is_fit && Ramp::at(*begun, now, rules.slow_start).is_some());
@@ -76,8 +79,10 @@ pub(super) fn ramps(
     let Some(next) = members.iter().filter_map(end).min() else { return (Vec::new(), None) };
     let ramp = |(member, standing): (&Member, &Standing)| of(member).filter(|_| *standing == Standing::Healthy);
     let ramps: Vec<Option<Ramp>> = members.iter().zip(standings).map(ramp).collect();
-    let mut serving = standings.iter().zip(&ramps).filter(|(standing, _)| standing.takes_traffic());
-    let counts = !standings.contains(&Standing::Kept) && serving.any(|(_, ramp)| ramp.is_none());
+    let serving = || members.iter().zip(standings).zip(&ramps).filter(|((_, standing), _)| standing.takes_traffic());
+    let came_up_together = serving().all(|((member, _), ramp)| ramp.is_some() && member.is_of_the_start);
+    // A part is one of what others have: alone nobody has less than all.
+    let counts = !standings.contains(&Standing::Kept) && !came_up_together && serving().nth(1).is_some();
     let some = counts && ramps.iter().any(Option::is_some);
     (if some { ramps } else { Vec::new() }, Some(next))
 }
@@ -169,16 +174,37 @@ mod tests {
     }
 
     #[test]
-    fn where_everybody_ramps_everybody_has_its_weight() {
+    fn where_everybody_came_up_with_the_pool_everybody_has_its_weight() {
         let mut trial = Trial::new(Rules { initial: Initial::Probe, ..slow() }, specs(3));
         let steps = [
             (10, pass(1), "H??"),
             (210, pass(2), "HH?"),
             (910, Act::Wait, "HH8?"),
             (920, pass(3), "HH8H1"),
-            // Those who are left of the rotation all ramp.
+            // Those who are left of the rotation have both come up with it.
             (930, fail(1), "EHH"),
             (1_110, Act::Wait, "EHH2"),
+        ];
+        play(&mut trial, steps);
+    }
+
+    #[test]
+    fn where_all_are_restarted_one_after_the_other_each_comes_back_cold() {
+        let rolling = || Rules { max_unhealthy_percent: 100, ..slow() };
+        let mut trial = Trial::new(rolling(), specs(3));
+        let steps = [
+            (0, fail(1), "EHH"),
+            (100, pass(1), "H1HH"),
+            (200, fail(2), "H2EH"),
+            (300, pass(2), "H3H1H"),
+            (400, fail(3), "H4H2E"),
+            (500, pass(3), "H5H3H1"),
+            (600, fail(1), "EH4H2"),
+            // Alone nobody has less than all.
+            (700, fail(2), "EEH"),
+            // A newcomer is as cold, whoever else comes back.
+            (800, Act::Reload(Rules { initial: Initial::Probe, ..rolling() }, specs(4)), "EEH?"),
+            (900, pass(4), "EEH5H1"),
         ];
         play(&mut trial, steps);
     }

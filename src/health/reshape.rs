@@ -40,7 +40,11 @@ impl PoolHealth {
                     changes.extend(member.changes_since(before));
                     (member, standing)
                 }
-                None => (self.newcomer(now, spec), Standing::Unknown),
+                None => {
+                    let mut newcomer = self.newcomer(now, spec);
+                    newcomer.is_of_the_start = !had_proven;
+                    (newcomer, Standing::Unknown)
+                }
             };
             self.index.insert(member.id(), self.members.len());
             self.members.push(member);

@@ -47,6 +47,8 @@ pub struct Life {
     draining: Option<Duration>,
     /// Since when it comes back, until it has come back.
     pub back: Option<Duration>,
+    /// It came when nobody had been healthy yet, and has not fallen since.
+    first: bool,
 }
 
 /// A pool, and everything that happened to it.
@@ -195,6 +197,7 @@ impl Model {
                         over: false,
                         draining: None,
                         back: None,
+                        first: !had_proven,
                     });
                     self.born += 1;
                     continue;
@@ -226,7 +229,7 @@ impl Model {
         let lost =
             |o: &Life| o.spec.source.as_ref().is_some_and(|s| sources.contains(s)) && o.spec.key.address.is_some();
         let leavers = old.into_iter().filter(|o| lost(o) && !self.lives.iter().any(|l| l.id == o.id));
-        let leavers: Vec<_> = leavers.map(|life| (until, left_under, life)).collect();
+        let leavers: Vec<_> = leavers.map(|life| (until, left_under, Life { first: false, ..life })).collect();
         self.departed.extend(leavers);
         let newcomers = self.born > born;
         if !self.any_proven() && (had_proven || newcomers) {
@@ -360,6 +363,7 @@ impl Model {
             if fit.verdict != Verdict::Healthy || ramp(life).is_none() {
                 life.back = None;
             }
+            life.first &= healthy || !matches!(was, Some((.., true)));
             now_so.push((life.id, *standing, healthy));
         }
         self.before = now_so;
@@ -369,10 +373,14 @@ impl Model {
             _ => None,
         });
         let ramps: Vec<Option<u32>> = of_healthy.collect();
-        // "nobody ramps while anyone is kept; if all ramp the pool serves normally".
-        let somebody_whole =
-            ramps.iter().zip(&self.stand.standings).any(|(ramp, s)| *s == Standing::Healthy && ramp.is_none());
-        self.ramps = if stands(Standing::Kept) || !somebody_whole { vec![None; ramps.len()] } else { ramps };
+        // "nobody ramps while anyone is kept". "If all ramp the pool serves normally": where all have come up with it, or there
+        // is one; of those who come back one after the other each has its part.
+        let lives = self.lives.iter().zip(&ramps).zip(&self.stand.standings);
+        let serving: Vec<_> =
+            lives.filter(|(_, standing)| **standing == Standing::Healthy).map(|(one, _)| one).collect();
+        let together = serving.iter().all(|(life, ramp)| life.first && ramp.is_some());
+        let none = stands(Standing::Kept) || together || serving.len() < 2;
+        self.ramps = if none { vec![None; ramps.len()] } else { ramps };
     }
 
     /// When the next step of a slow start begins.
