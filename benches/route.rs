@@ -56,13 +56,7 @@ fn many_paths() -> Vec<Route> {
 }
 
 fn route(host: Host, path: &str) -> Route {
-    Route {
-        name: path.into(),
-        host,
-        path: path.into(),
-        pools: vec![Rank { pool: "pool".into(), when: None }],
-        failback: None,
-    }
+    Route { name: path.into(), host, path: path.into(), pools: vec![Rank::of("pool")], failback: None }
 }
 
 criterion_group!(benches, main_benches);

@@ -39,6 +39,20 @@ pub struct Rank {
     pub pool: Arc<str>,
     /// The composite that says whether it can serve; `None`: the pool itself does.
     pub when: Option<Arc<str>>,
+    /// One that would, if it did more than observe.
+    pub tried_when: Option<Arc<str>>,
+}
+
+impl Rank {
+    /// A pool that itself says whether it can serve.
+    pub fn of(pool: &str) -> Rank {
+        Rank { pool: pool.into(), when: None, tried_when: None }
+    }
+
+    /// The composite as it is written, whether it says so or only observes.
+    pub fn written_when(&self) -> Option<&Arc<str>> {
+        self.when.as_ref().or(self.tried_when.as_ref())
+    }
 }
 
 /// Which hosts a route is for.
@@ -230,7 +244,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn rank(pool: &str) -> Rank {
-        Rank { pool: pool.into(), when: None }
+        Rank::of(pool)
     }
 
     /// `shop.example.com/api/`, `*.example.com/`, `/`: the pool is called as what was written.

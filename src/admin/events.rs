@@ -62,7 +62,7 @@ pub struct EventView {
     member: Option<String>,
     /// How many further members it is about, where it names none.
     count: Option<usize>,
-    /// What it was; `added` of what was not there.
+    /// What it was; `added` of what was not there, `observed` of a composite that only observed until now.
     from: Option<String>,
     /// What it is now; `removed` of what is not there any more.
     to: Option<String>,

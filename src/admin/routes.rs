@@ -11,9 +11,10 @@ use utoipa::ToSchema;
 use super::views::{millis, time_of};
 use super::words;
 use crate::clock;
+use crate::composite::Composites;
 use crate::control::Control;
-use crate::failover::{Composites, Standby};
-use crate::health::failover::Ability;
+use crate::failover::Standby;
+use crate::health::{self, failover::Ability};
 use crate::route::{Host, Rank, Route};
 use crate::snapshot::{Stop, Way};
 
@@ -48,6 +49,8 @@ struct RankView {
     pool: String,
     /// The composite that says whether it can serve; null where the pool itself does.
     when: Option<String>,
+    /// The composite that is written for that and only observes, so that the pool itself says it; null where there is none.
+    observed_when: Option<String>,
     /// Whether it can serve.
     #[schema(schema_with = words::ability)]
     ability: &'static str,
@@ -67,8 +70,7 @@ pub async fn routes(State(control): State<Arc<Control>>) -> Json<Vec<RouteView>>
     let snapshot = control.snapshot();
     control.switchboard().advance(clock::monotonic());
     let both = snapshot.config.routes.iter().zip(&snapshot.ways);
-    let composites = control.switchboard().composites();
-    Json(both.map(|(route, way)| RouteView::new(route, way, composites)).collect())
+    Json(both.map(|(route, way)| RouteView::new(&control, route, way)).collect())
 }
 
 /// How a route stands: the rank that serves, since when, how often it changed, and each pool.
@@ -81,8 +83,9 @@ pub(super) struct Standing {
 }
 
 impl Standing {
-    pub(super) fn of(route: &Route, way: &Way, composites: Composites<'_>) -> Standing {
-        match way.switch() {
+    pub(super) fn of(control: &Control, route: &Route, way: &Way) -> Standing {
+        let composites = control.switchboard().composites();
+        let mut standing = match way.switch() {
             Some(switch) => {
                 let shown = switch.shown(composites);
                 Standing { rank: shown.rank, since: shown.since, failovers: switch.all_moves(), pools: shown.pools }
@@ -96,13 +99,25 @@ impl Standing {
                 let memory = way.memory();
                 Standing { rank: 0, since: memory.since(), failovers: memory.all_moves(), pools }
             }
+        };
+        for ((_, because, _), rank) in standing.pools.iter_mut().zip(&route.pools) {
+            because.push_str(&passed_over(control.composites(), rank));
         }
+        standing
     }
 }
 
+/// That a `when` is not looked at, and what it would say; nothing where there is none that only observes.
+fn passed_over(composites: &Composites, rank: &Rank) -> String {
+    let Some(when) = &rank.tried_when else { return String::new() };
+    // A reload may have come between.
+    let would = composites.would_be(when).map_or("unknown", health::State::as_str);
+    format!("; composite {when} only observes, so its `when` is not looked at (it is {would})")
+}
+
 impl RouteView {
-    fn new(route: &Route, way: &Way, composites: Composites<'_>) -> RouteView {
-        let Standing { rank, since, failovers, pools } = Standing::of(route, way, composites);
+    fn new(control: &Control, route: &Route, way: &Way) -> RouteView {
+        let Standing { rank, since, failovers, pools } = Standing::of(control, route, way);
         let pools = route.pools.iter().zip(pools).map(|(rank, stands)| RankView::new(rank, stands)).collect();
         RouteView {
             name: route.name.to_string(),
@@ -127,6 +142,7 @@ impl RankView {
         RankView {
             pool: rank.pool.to_string(),
             when: rank.when.as_ref().map(ToString::to_string),
+            observed_when: rank.tried_when.as_ref().map(ToString::to_string),
             ability: ability.as_str(),
             because,
             failback_at: failback_at.map(time_of),

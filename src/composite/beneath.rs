@@ -40,7 +40,12 @@ mod tests {
 
     #[test]
     fn pools_are_found_through_other_composites_and_each_once() {
-        let one = |name: &str, sources: Vec<Source>| Composite { name: name.into(), sources, publish: None };
+        let one = |name: &str, sources: Vec<Source>| Composite {
+            name: name.into(),
+            sources,
+            publish: None,
+            only_observes: false,
+        };
         let pool = |name: &str| Source::Pool(name.into());
         let all = [
             one("front", vec![pool("web"), pool("static")]),

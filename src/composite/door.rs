@@ -85,7 +85,7 @@ mod tests {
 
     fn composite(name: &str, path: &str, host: Host, listener: Option<&str>) -> Composite {
         let publish = Publish { path: path.to_owned(), host, listener: listener.map(str::to_owned) };
-        Composite { name: name.into(), sources: Vec::new(), publish: Some(publish) }
+        Composite { name: name.into(), sources: Vec::new(), publish: Some(publish), only_observes: false }
     }
 
     fn next(old: Option<&Doors>, composites: &[Composite]) -> Doors {

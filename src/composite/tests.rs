@@ -64,7 +64,8 @@ impl Stage {
     }
 
     fn follow(&mut self, at: u64, config: &Config) {
-        self.composites.follow(ms(at), &config.composites, |pool| Some(self.pools.get(pool)?.roster()));
+        self.composites
+            .follow(ms(at), &config.composites, &config.tried_composites, |pool| Some(self.pools.get(pool)?.roster()));
     }
 
     fn report(&self, at: u64, pool: &str, member: usize, sample: Sample) {
@@ -149,6 +150,88 @@ fn first_verdicts_are_waited_for() {
 }
 
 #[test]
+fn one_that_only_observes_is_told_and_nothing_goes_by_it() {
+    let mut stage = Stage::new("{ region: { sources: [web], observe: true }, all: { sources: [region, api] } }");
+    (0..2).for_each(|member| stage.fail(1, "web", member));
+    assert_eq!(
+        stage.told(),
+        [
+            "observed (region): pool web as a whole is UNHEALTHY, was HEALTHY: 2 of 4 members healthy",
+            "observed (region): composite region is UNHEALTHY, was HEALTHY: web UNHEALTHY (2 of 4 members healthy)",
+            "observed (region): composite all is UNHEALTHY, was HEALTHY: region UNHEALTHY (0 of 1 source healthy)",
+        ]
+    );
+    assert_eq!((stage.composites.state("region"), stage.state("all")), (None, State::Healthy));
+    let observed = stage.composites.all().1;
+    assert_eq!((observed.len(), &*observed[0].name, observed[0].state), (1, "region", State::Unhealthy));
+    // What is so for both is told once.
+    (0..2).for_each(|member| stage.pass(2, "web", member));
+    stage.told();
+    (0..2).for_each(|member| stage.fail(3, "api", member));
+    let told = stage.told();
+    assert_eq!(told.iter().filter(|words| words.contains("composite all is UNHEALTHY")).count(), 1, "{told:#?}");
+    assert_eq!(stage.composites.would_be("all"), None, "it does more than observe");
+}
+
+#[test]
+fn each_is_told_with_those_that_make_the_difference() {
+    let mut stage = Stage::new(
+        "{ one: { sources: [web], observe: true }, two: { sources: [one, api], observe: true }, other: { sources: [cold], observe: true }, \
+           top: { sources: [two, api] } }",
+    );
+    (0..2).for_each(|member| stage.fail(1, "web", member));
+    let told = stage.told();
+    let rules: Vec<&str> = told.iter().filter_map(|words| words.split(" is ").next()).collect();
+    assert_eq!(
+        rules,
+        [
+            "observed (one): pool web as a whole",
+            "observed (one): composite one",
+            "observed (two): composite two",
+            "observed (two): composite top",
+        ]
+    );
+    let observed: Vec<String> = stage.composites.all().1.iter().map(|report| report.name.to_string()).collect();
+    assert_eq!(observed, ["one", "other", "two"]);
+    assert_eq!(
+        ["one", "other", "top"].map(|name| stage.composites.would_be(name)),
+        [Some(State::Unhealthy), Some(State::Unknown), None]
+    );
+}
+
+#[test]
+fn one_that_begins_to_count_knows_its_state_and_since_when_and_one_that_ends_goes_quietly() {
+    let written =
+        |observe: &str| format!("{{ region: {{ sources: [web]{observe} }}, all: {{ sources: [region, api] }} }}");
+    let (tried, in_force) = (written(", observe: true"), written(""));
+    let mut stage = Stage::new(&tried);
+    (0..2).for_each(|member| stage.fail(1, "web", member));
+    stage.told();
+    stage.follow(2, &config(&in_force));
+    assert_eq!(
+        stage.told(),
+        [
+            "composite region is UNHEALTHY, only observed until now: web UNHEALTHY (2 of 4 members healthy)",
+            "composite all is UNHEALTHY, was HEALTHY: region UNHEALTHY (0 of 1 source healthy)",
+        ]
+    );
+    let since = |stage: &Stage| {
+        let report = stage.composites.report("region").or_else(|| stage.composites.all().1.first().cloned());
+        report.map(|report| (report.state, report.since, report.sources[0].since))
+    };
+    assert_eq!(since(&stage), Some((State::Unhealthy, ms(1), ms(1))));
+    assert!(stage.composites.all().1.is_empty());
+
+    stage.follow(3, &config(&tried));
+    assert_eq!(stage.told(), ["composite all is HEALTHY, was UNHEALTHY: its source is healthy"]);
+    assert_eq!((since(&stage), stage.composites.state("region")), (Some((State::Unhealthy, ms(1), ms(1))), None));
+
+    // One that a reload brings is new, whether it counts or not.
+    stage.follow(4, &config(&tried.replacen('{', "{ more: { sources: [api], observe: true },", 1)));
+    assert_eq!(stage.told(), ["observed (more): composite more is HEALTHY, is new: its source is healthy"]);
+}
+
+#[test]
 fn a_reload_keeps_what_is_known_and_looks_at_other_sources_at_once() {
     let mut stage = Stage::new("{ region: { sources: [api] }, gone: { sources: [web] } }");
     (0..2).for_each(|member| stage.fail(1, "api", member));
@@ -199,9 +282,12 @@ proptest! {
     fn what_is_told_adds_up_to_what_is_so(
         acts in prop::collection::vec((0_usize..3, 0_usize..4, any::<bool>()), 1..80),
     ) {
-        let mut stage = Stage::new("{ low: { sources: [api, cold] }, high: { sources: [low, web] } }");
+        let mut stage = Stage::new(
+            "{ low: { sources: [api, cold] }, high: { sources: [low, web] }, try: { sources: [low, web], observe: true } }",
+        );
         let names = ["api", "web", "cold"];
         let mut known: HashMap<String, String> = HashMap::new();
+        known.insert("try".to_owned(), stage.state("high").published().to_owned());
         for name in ["low", "high"] {
             known.insert(name.to_owned(), stage.state(name).published().to_owned());
         }
@@ -215,6 +301,7 @@ proptest! {
             stage.seen = stage.events.last_id();
             for event in events.iter().filter(|event| event.kind == crate::telemetry::Kind::Composite) {
                 let name = event.pool.clone().or(event.composite.clone()).unwrap();
+                prop_assert_eq!(event.observed, name == "try");
                 let was = known.insert(name, event.to.clone().unwrap());
                 prop_assert_eq!(was, event.from.clone(), "from where the last one left it");
                 prop_assert_ne!(&event.from, &event.to);
@@ -222,6 +309,7 @@ proptest! {
             for name in ["low", "high"] {
                 prop_assert_eq!(&known[name], stage.state(name).published());
             }
+            prop_assert_eq!(stage.composites.would_be("try"), stage.composites.state("high"));
             let pools: Vec<State> = names.iter().map(|name| stage.pools[*name].roster().state()).collect();
             prop_assert_eq!(stage.state("high") == State::Healthy, pools.iter().all(|state| *state == State::Healthy));
         }

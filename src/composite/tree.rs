@@ -100,14 +100,32 @@ pub struct Change {
     pub kind: SourceKind,
     /// Whose.
     pub name: Arc<str>,
-    /// `None`: it is new.
-    pub from: Option<State>,
+    /// What it was.
+    pub from: Before,
     /// What it is now.
     pub to: State,
     /// What it is made of.
     pub count: Count,
     /// Of a composite: its sources that are not healthy.
     pub unfit: Vec<SourceReport>,
+}
+
+/// What something was that is now what a [`Change`] says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Before {
+    /// There was none.
+    New,
+    /// A composite that nothing went by: it only observed.
+    Observed,
+    /// It stood so.
+    Was(State),
+}
+
+impl Change {
+    /// Whether the other one has come to the same; from where does not matter.
+    pub fn is_like(&self, other: &Change) -> bool {
+        (self.kind, &self.name, self.to) == (other.kind, &other.name, other.to)
+    }
 }
 
 impl Tree {
@@ -141,22 +159,30 @@ impl Tree {
         tree
     }
 
-    /// Takes over from `old` since when those stand as they do that were there, and says what is another.
-    pub fn inherit(&mut self, old: &Tree) -> Vec<Change> {
+    /// Takes over from `old` since when those stand as they do that were there, and says what is another. What is not there
+    /// is looked for in `tried`: a composite that only observed has known its state all along, and begins to count now.
+    pub fn inherit(&mut self, old: &Tree, tried: Option<&Tree>) -> Vec<Change> {
         let mut changes = Vec::new();
         for leaf in &mut self.pools {
-            let Some(was) = old.places.get(&leaf.name).map(|place| &old.pools[*place]) else { continue };
+            let Some(was) = old.leaf(&leaf.name).or_else(|| tried?.leaf(&leaf.name)) else { continue };
             match was.state == leaf.state {
                 true => leaf.since = was.since,
                 false => changes.push(leaf.change(was.state)),
             }
         }
-        let before: HashMap<&str, &Node> = old.composites.iter().map(|node| (&*node.name, node)).collect();
+        let (before, observed) = (old.nodes(), tried.map(Tree::nodes).unwrap_or_default());
         let mut changed = Vec::new();
         for (place, node) in self.composites.iter_mut().enumerate() {
-            match before.get(&*node.name) {
-                Some(was) if was.state == node.state => node.since = was.since,
-                was => changed.push((place, was.map(|was| was.state))),
+            let was = before.get(&*node.name).copied();
+            let would = observed.get(&*node.name).copied().filter(|_| was.is_none());
+            if let Some(known) = was.or(would).filter(|known| known.state == node.state) {
+                node.since = known.since;
+            }
+            match (was, would) {
+                (Some(was), _) if was.state == node.state => {}
+                (Some(was), _) => changed.push((place, Before::Was(was.state))),
+                (None, Some(_)) => changed.push((place, Before::Observed)),
+                (None, None) => changed.push((place, Before::New)),
             }
         }
         changes.extend(changed.into_iter().map(|(place, from)| self.change(place, from)));
@@ -185,7 +211,7 @@ impl Tree {
                 (node.state, node.since) = (state, now);
             }
         }
-        changes.extend(changed.into_iter().map(|(place, was)| self.change(place, Some(was))));
+        changes.extend(changed.into_iter().map(|(place, was)| self.change(place, Before::Was(was))));
         Some(changes)
     }
 
@@ -197,6 +223,14 @@ impl Tree {
             since: node.since,
             sources: self.sources[place].iter().map(|source| self.source(*source)).collect(),
         })
+    }
+
+    fn leaf(&self, pool: &str) -> Option<&Leaf> {
+        self.places.get(pool).map(|place| &self.pools[*place])
+    }
+
+    fn nodes(&self) -> HashMap<&str, &Node> {
+        self.composites.iter().map(|node| (&*node.name, node)).collect()
     }
 
     fn source(&self, source: Source) -> SourceReport {
@@ -227,7 +261,7 @@ impl Tree {
         count
     }
 
-    fn change(&self, place: usize, from: Option<State>) -> Change {
+    fn change(&self, place: usize, from: Before) -> Change {
         let sources = self.sources[place].iter().map(|source| self.source(*source));
         Change {
             kind: SourceKind::Composite,
@@ -245,7 +279,7 @@ impl Leaf {
         Change {
             kind: SourceKind::Pool,
             name: self.name.clone(),
-            from: Some(from),
+            from: Before::Was(from),
             to: self.state,
             count: self.count,
             unfit: Vec::new(),

@@ -1,6 +1,6 @@
 //! A state that changed, in words: one event each.
 
-use super::tree::{Change, Count, SourceKind, SourceReport};
+use super::tree::{Before, Change, Count, SourceKind, SourceReport};
 use crate::health::State;
 use crate::telemetry::{Event, Kind, Severity};
 
@@ -21,8 +21,9 @@ pub fn event(change: &Change) -> Event {
         SourceKind::Composite => format!("composite {name}"),
     };
     let before = match from {
-        Some(from) => format!("was {}", from.published()),
-        None => "is new".to_owned(),
+        Before::Was(from) => format!("was {}", from.published()),
+        Before::Observed => "only observed until now".to_owned(),
+        Before::New => "is new".to_owned(),
     };
     let message = format!("{what} is {}, {before}: {detail}", to.published());
     let name = Some(name.to_string());
@@ -33,17 +34,25 @@ pub fn event(change: &Change) -> Event {
     Event {
         pool,
         composite,
-        from: Some(from.map_or("added", State::published).to_owned()),
+        from: Some(word(*from).to_owned()),
         to: Some(to.published().to_owned()),
         detail: Some(detail),
         ..Event::new(Kind::Composite, level(*from, *to), message)
     }
 }
 
+fn word(before: Before) -> &'static str {
+    match before {
+        Before::New => "added",
+        Before::Observed => "observed",
+        Before::Was(state) => state.published(),
+    }
+}
+
 /// Whoever goes by it leaves when it is not healthy any more.
-fn level(from: Option<State>, to: State) -> Severity {
+fn level(from: Before, to: State) -> Severity {
     match (from, to) {
-        (_, State::Unhealthy) | (Some(State::Healthy), State::Unknown) => Severity::Warn,
+        (_, State::Unhealthy) | (Before::Was(State::Healthy), State::Unknown) => Severity::Warn,
         _ => Severity::Info,
     }
 }

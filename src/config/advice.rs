@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::access_log::Sample;
 use super::alert::Occasion;
 use super::cost::PLANNED;
-use super::domain::{Action, Capacity, Config, Listener, Member, Pool, Probe, ProbeKind, Publish};
+use super::domain::{Action, Capacity, Config, Listener, Member, Pool, Probe, ProbeKind, Publish, Source};
 use super::effective::{sounds_secret, without_secrets};
 use super::file::{File, PoolKeys};
 use super::member::places;
@@ -34,7 +34,8 @@ pub(super) const IN_THE_FILE: &str = "the secret stands in this file, for all wh
 
 /// Notes advice on `config`, which is what `file` means.
 pub(super) fn advise(config: &Config, file: &File, at: At<'_>, problems: &mut Problems) {
-    let sources = config.composites.iter().flat_map(|composite| &composite.sources).map(|source| &**source.name());
+    let sources =
+        config.written_composites().iter().flat_map(|composite| &composite.sources).map(|source| &**source.name());
     let ranks = config.routes.iter().flat_map(|route| &route.pools).map(|rank| &*rank.pool);
     let used: BTreeSet<&str> = ranks.chain(sources).collect();
     for (name, pool) in &config.pools {
@@ -64,6 +65,7 @@ pub(super) fn advise(config: &Config, file: &File, at: At<'_>, problems: &mut Pr
     routes(config, at, problems);
     failover(config, at, problems);
     published(config, at, problems);
+    observing(config, at, problems);
     access_log(config, at, problems);
     admin(config, at, problems);
 }
@@ -397,6 +399,9 @@ fn alerts(config: &Config, at: At<'_>, problems: &mut Problems) {
                 Occasion::Replacement if !replaces => {
                     "`replacement` is never told: none of these pools has a `remediation`"
                 }
+                Occasion::Composite if config.composites.is_empty() && !config.tried_composites.is_empty() => {
+                    "`composite` is never told: all `composites` only observe"
+                }
                 Occasion::Composite if config.composites.is_empty() => {
                     "`composite` is never told: there are no `composites`"
                 }
@@ -563,6 +568,33 @@ fn published(config: &Config, at: At<'_>, problems: &mut Problems) {
         };
         let message = format!("`{}` itself is where {published}: this route has only what lies under it", route.path);
         problems.warn(at.key("routes").item(index).key("path"), message);
+    }
+}
+
+/// What is written of a composite that only observes, and that nothing comes of yet.
+fn observing(config: &Config, at: At<'_>, problems: &mut Problems) {
+    for one in config.tried_composites.iter().filter(|one| one.only_observes && one.publish.is_some()) {
+        let message = format!("nobody is answered: composite \"{}\" only observes", one.name);
+        problems.warn(at.key("composites").key(&one.name).key("publish"), message);
+    }
+    for one in config.tried_composites.iter().filter(|one| !one.only_observes) {
+        let in_force = config.composites.iter().find(|other| other.name == one.name);
+        let left_out = |source: &&Source| in_force.is_some_and(|in_force| !in_force.sources.contains(source));
+        for source in one.sources.iter().filter(left_out) {
+            let place = one.sources.iter().position(|other| other == source).unwrap_or_default();
+            let at = at.key("composites").key(&one.name).key("sources").item(place);
+            problems.warn(at, format!("\"{}\" only observes, so it is as if it were not written here", source.name()));
+        }
+    }
+    for (index, route) in config.routes.iter().enumerate() {
+        for (place, rank) in route.pools.iter().enumerate() {
+            let Some(when) = &rank.tried_when else { continue };
+            let message = format!(
+                "composite \"{when}\" only observes, so this `when` is as if it were not written: \"{}\" serves as long as it can",
+                rank.pool
+            );
+            problems.warn(at.key("routes").item(index).key("pools").item(place).key("when"), message);
+        }
     }
 }
 

@@ -43,10 +43,31 @@ pub(super) fn composites(
         let mut read_one = Reading::new(at, top.problems);
         let sources = sources(keys.sources.as_deref(), &names, &mut read_one);
         let publish = keys.publish.as_ref().and_then(|keys| publish(keys, listeners, read_one.under("publish")));
-        read.push(Composite { name: name.as_str().into(), sources, publish });
+        let only_observes = keys.observe.is_some_and(|Spelled(observe)| observe);
+        read.push(Composite { name: name.as_str().into(), sources, publish, only_observes });
     }
     told_apart(&read, top);
     sorted(read, top)
+}
+
+/// Of the composites that are `written` those that something goes by, and all of them where one only observes: what
+/// observes is a source of those alone that do so too.
+pub(super) fn apart(written: Vec<Composite>, top: &mut Reading<'_>) -> (Vec<Composite>, Vec<Composite>) {
+    let observing: BTreeSet<&str> = written.iter().filter(|one| one.only_observes).map(|one| &*one.name).collect();
+    if observing.is_empty() {
+        return (written, Vec::new());
+    }
+    let is_in_force = |source: &Source| matches!(source, Source::Pool(_)) || !observing.contains(&**source.name());
+    let mut in_force = Vec::with_capacity(written.len());
+    for one in written.iter().filter(|one| !one.only_observes) {
+        let sources: Vec<Source> = one.sources.iter().filter(|source| is_in_force(source)).cloned().collect();
+        if sources.is_empty() && !one.sources.is_empty() {
+            let place = top.at.key("composites").key(&one.name).key("sources");
+            top.problems.error(place, "all of these only observe; write `observe: true` here too, or name another one");
+        }
+        in_force.push(Composite { sources, ..one.clone() });
+    }
+    (in_force, written)
 }
 
 /// What a source may be.

@@ -39,6 +39,8 @@ pub struct Config {
     pub pools: BTreeMap<String, Arc<Pool>>,
     /// Each behind those that are its sources.
     pub composites: Vec<Composite>,
+    /// All of them as they are written, likewise, where one only observes; else none.
+    pub tried_composites: Vec<Composite>,
     /// In the order written; each names a pool that exists.
     pub routes: Vec<Route>,
     /// `max_concurrent_probes`, default 8,192.
@@ -406,6 +408,13 @@ impl Pool {
     }
 }
 
+impl Config {
+    /// The composites as they are written, those included that only observe.
+    pub fn written_composites(&self) -> &[Composite] {
+        if self.tried_composites.is_empty() { &self.composites } else { &self.tried_composites }
+    }
+}
+
 /// What several pools add up to, for whoever must not look at each of them (health.md §8).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Composite {
@@ -415,6 +424,8 @@ pub struct Composite {
     pub sources: Vec<Source>,
     /// Where clients may ask for it; `None`: the admin API alone tells.
     pub publish: Option<Publish>,
+    /// Nothing goes by it, and what it would be is told.
+    pub only_observes: bool,
 }
 
 /// One of the things a composite stands for.

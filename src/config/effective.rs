@@ -40,7 +40,7 @@ impl Config {
         };
         let pools: Map<String, Value> = self.pools.iter().map(|(name, p)| (name.clone(), pool(p))).collect();
         let composites: Map<String, Value> =
-            self.composites.iter().map(|one| (one.name.to_string(), composite(one))).collect();
+            self.written_composites().iter().map(|one| (one.name.to_string(), composite(one))).collect();
         object([
             ("version", Some(json!(1))),
             ("listeners", Some(json!(self.listeners.iter().map(listener).collect::<Vec<_>>()))),
@@ -381,9 +381,13 @@ fn aggregate(aggregate: Aggregate) -> Value {
 }
 
 fn composite(composite: &Composite) -> Value {
-    let Composite { name: _, sources, publish } = composite;
+    let Composite { name: _, sources, publish, only_observes } = composite;
     let sources: Vec<&str> = sources.iter().map(|source| &**source.name()).collect();
-    object([("sources", Some(json!(sources))), ("publish", publish.as_ref().map(self::publish))])
+    object([
+        ("sources", Some(json!(sources))),
+        ("publish", publish.as_ref().map(self::publish)),
+        ("observe", only_observes.then_some(json!(true))),
+    ])
 }
 
 fn publish(publish: &Publish) -> Value {
@@ -671,7 +675,7 @@ fn host_text(host: &Host) -> Option<String> {
 
 fn route(route: &Route) -> Value {
     let host = host_text(&route.host).map(|host| json!(host));
-    let several = route.pools.len() > 1 || route.pools.iter().any(|rank| rank.when.is_some());
+    let several = route.pools.len() > 1 || route.pools.iter().any(|rank| rank.written_when().is_some());
     let failback = match route.failback {
         Some(delay) => ("failback_delay", Some(span(delay))),
         None => ("no_failback", Some(json!(true))),
@@ -686,7 +690,7 @@ fn route(route: &Route) -> Value {
 }
 
 fn rank(rank: &Rank) -> Value {
-    match &rank.when {
+    match rank.written_when() {
         None => json!(&*rank.pool),
         Some(when) => json!({ "pool": &*rank.pool, "when": &**when }),
     }

@@ -436,6 +436,7 @@ pub(super) struct TunnelKeys {
 pub(super) struct CompositeKeys {
     pub(super) sources: Option<Vec<Spelled<Text>>>,
     pub(super) publish: Option<PublishKeys>,
+    pub(super) observe: Written<bool>,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -11,7 +11,7 @@ use ipnet::IpNet;
 
 use super::access_log::access_log;
 use super::alert::alerts;
-use super::composite::composites;
+use super::composite::{apart, composites};
 use super::diagnostics::diagnostics;
 use super::domain::{AdminListener, Config, Limits, Listener, Pool, Reload};
 use super::file::{AdminKeys, File, ListenerKeys, ReloadKeys};
@@ -51,10 +51,13 @@ pub(super) fn config(file: &File, at: At<'_>, problems: &mut Problems) -> Config
     let access_log = access_log(file.access_log.as_ref(), &mut top);
     let trusted_proxies = trusted_proxies(file.trusted_proxies.as_deref(), &mut top);
     let pools = pools(file, resolver.grace, &mut top);
-    let composites = composites(file.composites.as_ref(), &pools, &listeners, &mut top);
+    let written = composites(file.composites.as_ref(), &pools, &listeners, &mut top);
+    let (composites, tried_composites) = apart(written, &mut top);
     let alerts = alerts(file.alerts.as_deref(), &pools, &mut top);
     let names: Vec<&str> = file.composites.iter().flat_map(BTreeMap::keys).map(String::as_str).collect();
-    let routes = routes(file.routes.as_deref(), Known { pools: &pools, composites: &names, top: at }, &mut top);
+    let observing: Vec<&str> = tried_composites.iter().filter(|one| one.only_observes).map(|one| &*one.name).collect();
+    let known = Known { pools: &pools, composites: &names, observing: &observing, top: at };
+    let routes = routes(file.routes.as_deref(), known, &mut top);
     Config {
         listeners,
         admin,
@@ -64,6 +67,7 @@ pub(super) fn config(file: &File, at: At<'_>, problems: &mut Problems) -> Config
         drain_timeout: drain_timeout.unwrap_or(Duration::from_secs(30)),
         pools,
         composites,
+        tried_composites,
         routes,
         max_concurrent_probes: max_concurrent_probes.unwrap_or(8192),
         max_probes_per_second,

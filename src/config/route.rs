@@ -27,6 +27,8 @@ pub(super) struct Known<'a> {
     pub(super) pools: &'a BTreeMap<String, Arc<Pool>>,
     /// Names of composites.
     pub(super) composites: &'a [&'a str],
+    /// Those of them that only observe.
+    pub(super) observing: &'a [&'a str],
     /// The top of the file.
     pub(super) top: At<'a>,
 }
@@ -78,7 +80,7 @@ fn ranks(keys: &RouteKeys, known: Known<'_>, read: &mut Reading<'_>) -> Option<V
             return None;
         };
         known.check_pool(pool, read.at.key("pool"), read.problems);
-        return Some(vec![Rank { pool: pool.into(), when: None }]);
+        return Some(vec![Rank::of(pool)]);
     };
     if list.is_empty() && !at.damaged() {
         read.error("pools", "`pools` is empty; write them in the order of preference, such as `[web, web-us]`");
@@ -102,7 +104,10 @@ fn ranks(keys: &RouteKeys, known: Known<'_>, read: &mut Reading<'_>) -> Option<V
         };
         let at = if read.at.key("pool").exists() { read.at.key("pool") } else { read.at };
         known.check_pool(pool, at, read.problems);
-        ranks.push(Rank { pool: pool.into(), when: when.map(Into::into) });
+        let (tried_when, when) = when.map(Into::into).map_or((None, None), |when: std::sync::Arc<str>| {
+            if known.observing.contains(&&*when) { (Some(when), None) } else { (None, Some(when)) }
+        });
+        ranks.push(Rank { when, tried_when, ..Rank::of(pool) });
     }
     (!ranks.is_empty()).then_some(ranks)
 }

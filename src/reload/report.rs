@@ -148,7 +148,7 @@ impl Report {
             unchanged: true,
             pools,
             members: Members { kept, ..Members::default() },
-            composites: Changes { kept: config.composites.len(), ..Changes::default() },
+            composites: Changes { kept: config.written_composites().len(), ..Changes::default() },
             routes: Changes { kept: config.routes.len(), ..Changes::default() },
             listeners: Changes { kept: config.listeners.len(), ..Changes::default() },
             ..Report::default()
@@ -160,7 +160,7 @@ impl Report {
         let pools = pools(old, before, new);
         let mut report = Report {
             generation: new.generation,
-            composites: composites(&old.config.composites, &new.config.composites),
+            composites: composites(old.config.written_composites(), new.config.written_composites()),
             routes: routes(&old.config.routes, &new.config.routes),
             listeners: listeners(&old.config, &new.config),
             sections: sections(&old.config, &new.config).into_iter().map(str::to_owned).collect(),
@@ -306,6 +306,7 @@ fn sections(old: &Config, new: &Config) -> Vec<&'static str> {
         drain_timeout,
         pools: _,
         composites: _,
+        tried_composites: _,
         routes: _,
         max_concurrent_probes,
         max_probes_per_second,

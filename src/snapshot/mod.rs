@@ -256,7 +256,8 @@ impl Snapshot {
 impl Snapshot {
     /// Has the composites be those of this generation.
     pub fn look_again(&self, now: Duration, composites: &Composites) {
-        composites.follow(now, &self.config.composites, |pool| Some(self.pools.get(pool)?.live.roster()));
+        let Config { composites: in_force, tried_composites: tried, .. } = &*self.config;
+        composites.follow(now, in_force, tried, |pool| Some(self.pools.get(pool)?.live.roster()));
     }
 }
 

@@ -79,7 +79,8 @@ pub struct Event {
     /// How many further members it is about, where it names none: of many that change alike in one step, only the first
     /// have an event each.
     pub count: Option<usize>,
-    /// What it was: a verdict, admin state, standing, mode, tier or pool, by kind; `added` of what was not there.
+    /// What it was: a verdict, admin state, standing, mode, tier or pool, by kind; `added` of what was not there, `observed` of a
+    /// composite that only observed until now.
     pub from: Option<String>,
     /// What it is now; `removed` of what is not there any more.
     pub to: Option<String>,

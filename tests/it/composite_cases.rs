@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::harness::client;
 use crate::harness::region::{PLACE, await_published, break_probe, mend_probe, pool};
-use crate::harness::{Answer, Line, Origin, Proxy, Scrape, When, eventually};
+use crate::harness::{Answer, Line, Load, Origin, Proxy, Scrape, When, eventually};
 
 fn origins(count: usize) -> Vec<Origin> {
     (0..count).map(|_| Origin::start()).collect()
@@ -285,4 +285,124 @@ fn a_route_leaves_a_pool_at_once_whose_composite_is_not_healthy_any_more() {
     mend_probe(&api[0]);
     await_published(&proxy, "HEALTHY");
     eventually("it serves again", || proxy.get("/again").status == 200 && web[0].traffic_count() > served);
+}
+
+fn listed(proxy: &Proxy, name: &str) -> Value {
+    let all = proxy.admin_get("/api/v1/composites").json();
+    all.as_array().into_iter().flatten().find(|one| one["name"] == name).cloned().unwrap_or_default()
+}
+
+/// Pool `web` serves while `region` is healthy, else `spare`; `region` is about a third pool, `gate`.
+fn behind_a_gate([web, spare, gate, pager]: &[Origin; 4], observe: &str) -> String {
+    let one = |name: &str, origin: &Origin| pool(name, std::slice::from_ref(origin), "");
+    let pools = [one("web", web), one("spare", spare), one("gate", gate)].concat();
+    let hook = pager.address();
+    format!(
+        "alerts: [{{ name: pager, webhook: {{ url: \"http://{hook}\", secret: open-sesame }}, on: [composite] }}]\n\
+         pools:\n{pools}composites:\n  region: {{ sources: [gate], publish: {{ path: {PLACE} }}{observe} }}\n  all: {{ sources: [region, web] }}\n\
+         routes:\n  - {{ pools: [{{ pool: web, when: region }}, spare], failback_delay: 0s }}\n"
+    )
+}
+
+#[test]
+fn one_that_only_observes_is_told_and_listed_and_neither_answered_nor_gone_by() {
+    let all = std::array::from_fn(|_| Origin::start());
+    let [web, spare, gate, _] = &all;
+    let proxy = Proxy::start(&behind_a_gate(&all, ", observe: true"));
+    eventually("it would be healthy", || listed(&proxy, "region")["state"] == "HEALTHY");
+    eventually("the other one is healthy", || listed(&proxy, "all")["state"] == "HEALTHY");
+    eventually("web serves", || proxy.admin_get("/api/v1/routes").json()[0]["pool"] == "web");
+    let mark = proxy.mark();
+    break_probe(gate);
+    for name in ["region", "all"] {
+        let event = proxy.await_event(mark, &[("kind", "composite"), ("composite", name), ("to", "UNHEALTHY")]);
+        assert!(event.raw.contains("observed\":true") && event.text("level") == "info", "{}", event.raw);
+        assert!(event.raw.contains(&format!("observed (region): composite {name} is UNHEALTHY")), "{}", event.raw);
+    }
+    let region = listed(&proxy, "region");
+    assert_eq!((&region["state"], &region["observed"]), (&json!("UNHEALTHY"), &json!(true)), "{region}");
+    let all = listed(&proxy, "all");
+    assert_eq!(
+        (&all["state"], &all["observed"], &all["sources"][0]["name"]),
+        (&json!("HEALTHY"), &json!(false), &json!("web"))
+    );
+    assert_eq!(all["sources"].as_array().map(Vec::len), Some(1), "{all}");
+    let (status, problem) = composite(&proxy, "region");
+    assert!(status == 404 && problem["detail"].to_string().contains("only observes"), "{problem}");
+
+    // The route stays with its first pool, and where it would be published is a path like any other.
+    for path in ["/", PLACE] {
+        let reply = proxy.get(path);
+        assert_eq!((reply.status, reply.field("x-health-state")), (200, None), "{path}");
+    }
+    assert_eq!((web.traffic_count(), spare.traffic_count()), (2, 0));
+
+    let rank = proxy.admin_get("/api/v1/explain?url=http://a.test/").json()["pools"][0].clone();
+    assert_eq!((&rank["when"], &rank["observed_when"]), (&Value::Null, &json!("region")), "{rank}");
+    let why = "serves: 1 of 1 member healthy; composite region only observes, so its `when` is not looked at (it is unhealthy)";
+    assert_eq!(rank["why"], why);
+    assert_eq!(proxy.admin_get("/api/v1/routes").json()[0]["pools"][0]["observed_when"], "region");
+
+    let scrape = Scrape::of(&proxy);
+    assert_eq!(scrape.value("observed_composite_state{name=\"region\",state=\"unhealthy\"}"), 1.0);
+    assert!(scrape.beginning("composite_state{name=\"region\"").is_empty());
+    assert!(scrape.beginning("observed_composite_state{name=\"all\"").is_empty());
+    assert_eq!(scrape.find("events_total{kind=\"composite\"}").unwrap_or_default(), told_in_force(&proxy));
+    assert!(scrape.value("observed_events_total{kind=\"composite\"}") >= 3.0, "gate, region, all");
+    assert_eq!(alerts_open(&proxy), json!([]));
+}
+
+/// What the pager has been told of and is not over.
+fn alerts_open(proxy: &Proxy) -> Value {
+    proxy.admin_get("/api/v1/alerts").json()["alerts"][0]["open"].clone()
+}
+
+/// Events of composites that are no trial's.
+fn told_in_force(proxy: &Proxy) -> f64 {
+    let events = proxy.admin_get("/api/v1/events?limit=1000").json();
+    let counts = |event: &&Value| event["kind"] == "composite" && event["observed"] == false;
+    events["events"].as_array().map_or(0, |all| all.iter().filter(counts).count()) as f64
+}
+
+#[test]
+fn one_that_begins_to_count_under_load_is_what_it_would_have_been_from_the_first_request_on() {
+    let all = std::array::from_fn(|_| Origin::start());
+    let [web, spare, gate, _] = &all;
+    let config = |observe: &str| behind_a_gate(&all, observe);
+    let (tried, in_force) = (config(", observe: true"), config(""));
+    let proxy = Proxy::start(&tried);
+    eventually("it would be healthy", || listed(&proxy, "region")["state"] == "HEALTHY");
+    eventually("web serves", || proxy.admin_get("/api/v1/routes").json()[0]["pool"] == "web");
+    let since = listed(&proxy, "region")["since"].clone();
+    let load = Load::start(proxy.address(), 2, "/steady");
+    for round in 0..10 {
+        for (config, state) in [(&in_force, Some("HEALTHY")), (&tried, None)] {
+            proxy.reload(config);
+            assert_eq!(proxy.get(PLACE).field("x-health-state"), state, "round {round}");
+            load.fence();
+            assert_eq!(listed(&proxy, "region")["since"], since, "round {round}");
+        }
+    }
+    assert_eq!(spare.traffic_count(), 0, "it was unknown for a moment, and the route left");
+
+    break_probe(gate);
+    eventually("it would be unhealthy", || listed(&proxy, "region")["state"] == "UNHEALTHY");
+    let since = listed(&proxy, "region")["since"].clone();
+    load.fence();
+    assert_eq!(spare.traffic_count(), 0);
+    let mark = proxy.mark();
+    proxy.reload(&in_force);
+    load.fence();
+    let served = web.traffic_count();
+    load.fence();
+    assert_eq!(web.traffic_count(), served, "the route leaves with the reload");
+    assert_eq!((proxy.get(PLACE).status, &listed(&proxy, "region")["since"]), (503, &since));
+    let event = proxy.await_event(mark, &[("composite", "region"), ("from", "observed"), ("to", "UNHEALTHY")]);
+    assert_eq!(event.text("level"), "warn", "{}", event.raw);
+    eventually("who is to be told is", || alerts_open(&proxy)[0]["key"].is_string());
+
+    proxy.reload(&tried);
+    eventually("web serves again", || web.traffic_count() > served);
+    eventually("nobody is told of it any more", || alerts_open(&proxy) == json!([]));
+    load.finish().assert_all_ok();
 }

@@ -129,6 +129,8 @@ struct RankedPool {
     serves: bool,
     /// The composite that says whether it can serve; null where the pool itself does.
     when: Option<String>,
+    /// The composite that is written for that and only observes, so that the pool itself says it; null where there is none.
+    observed_when: Option<String>,
     /// Whether it can serve.
     #[schema(schema_with = words::ability)]
     ability: &'static str,
@@ -356,13 +358,14 @@ impl StickyView {
 
 fn pools(control: &Control, snapshot: &Snapshot, led: &Led, route: &Route) -> Vec<RankedPool> {
     let Some(way) = snapshot.ways.get(led.place) else { return Vec::new() };
-    let standing = RouteStanding::of(route, way, control.switchboard().composites());
+    let standing = RouteStanding::of(control, route, way);
     let all = route.pools.iter().zip(standing.pools).enumerate();
     all.map(|(rank, (at, (ability, because, failback)))| RankedPool {
         rank,
         pool: at.pool.to_string(),
         serves: rank == led.rank,
         when: at.when.as_ref().map(ToString::to_string),
+        observed_when: at.tried_when.as_ref().map(ToString::to_string),
         ability: ability.as_str(),
         failback_at: failback.map(time_of),
         why: why::ranked(rank, led.rank, ability, &because, failback),

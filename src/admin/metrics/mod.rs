@@ -92,7 +92,9 @@ fn page(control: &Control) -> String {
     pools::room(&mut page, &pools);
     remediation::remediation(&mut page, control, &pools);
     alerts::alerts(&mut page, control);
-    composites::states(&mut page, control.composites().reports().iter().map(AsRef::as_ref));
+    let (composites, observing) = control.composites().all();
+    composites::states(&mut page, &metrics::COMPOSITE_STATE, composites.iter().map(AsRef::as_ref));
+    composites::states(&mut page, &metrics::OBSERVED_COMPOSITE_STATE, observing.iter().map(AsRef::as_ref));
     members::standings(&mut page, &pools);
     members::room(&mut page, &pools, now);
     members::verdicts(&mut page, &pools);

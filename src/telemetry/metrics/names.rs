@@ -420,6 +420,12 @@ pub const OBSERVED_POOL_EJECTABLE: Metric = gauge(
 pub const OBSERVED_POOL_EJECTED: Metric =
     gauge("pulsegate_observed_pool_ejected", &["pool"], "How many members of that tier would be ejected.");
 
+pub const OBSERVED_COMPOSITE_STATE: Metric = gauge(
+    "pulsegate_observed_composite_state",
+    &["name", "state"],
+    "1 for the state that the composite would be in, of those that only observe, 0 for the others.",
+);
+
 pub const OBSERVED_MEMBER_UP: Metric = gauge(
     "pulsegate_observed_member_up",
     &["pool", "member"],
@@ -543,6 +549,7 @@ pub const ALL: &[Metric] = &[
     OBSERVED_POOL_IN_ROTATION,
     OBSERVED_POOL_EJECTABLE,
     OBSERVED_POOL_EJECTED,
+    OBSERVED_COMPOSITE_STATE,
     OBSERVED_MEMBER_UP,
     OBSERVED_MEMBER_STANDING,
     REMEDIATION,
