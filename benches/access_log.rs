@@ -34,6 +34,7 @@ fn attempt() -> Attempt {
         duration: Duration::from_micros(4_020),
         bytes: 18_234,
         reused: false,
+        observed: None,
     }
 }
 

@@ -52,11 +52,12 @@ impl Board {
         shown(&self.health, self.shadow.as_deref(), index)
     }
 
-    /// Has members know how they would stand, as far as what traffic says of them goes by it.
+    /// Has members know how they would stand: what traffic says of them goes by it, and requests are told with it.
     pub(super) fn show_would(&self) {
-        let Some(shadow) = &self.shadow else { return };
-        let standings = &shadow.health().picture().standings;
-        self.members.iter().zip(standings).for_each(|(member, standing)| member.hearsay().stand(*standing));
+        let standings = self.shadow.as_ref().map(|shadow| &shadow.health().picture().standings);
+        for (index, member) in self.members.iter().enumerate() {
+            member.hearsay().stand(standings.and_then(|standings| standings.get(index).copied()));
+        }
     }
 
     /// Requests on its members, those that have left included.

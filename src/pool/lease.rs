@@ -133,6 +133,11 @@ impl Lease {
         self.standing
     }
 
+    /// How its member would stand with the rules that are tried, where that is otherwise than it stood when it was picked.
+    pub fn would_stand(&self) -> Option<Standing> {
+        self.member.hearsay().stands().filter(|would| *would != self.standing)
+    }
+
     /// How the pool stood when it was picked.
     pub fn headline(&self) -> Headline {
         self.headline

@@ -47,18 +47,33 @@ pub enum Side {
 /// Of a member: what traffic says of it to the rules that are tried.
 #[derive(Debug, Default)]
 pub(super) struct Hearsay {
-    /// What it would get, as one of those below.
-    gets: AtomicU8,
+    /// How it would stand: a place in `STANDINGS` and one more; 0 where no rule is tried.
+    stands: AtomicU8,
     /// Only where traffic would eject.
     lately: OnceLock<Box<Lately>>,
 }
 
-/// Its share of the requests, as ever.
-const SHARE: u8 = 0;
-/// None at all.
-const NOTHING: u8 = 1;
-/// A share since nobody would be healthy.
-const FALLBACK: u8 = 2;
+/// What a member would get of the requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Gets {
+    /// Its share, as ever.
+    Share,
+    /// None at all.
+    Nothing,
+    /// A share since nobody would be healthy.
+    Fallback,
+}
+
+const STANDINGS: [Standing; 8] = [
+    Standing::Healthy,
+    Standing::Kept,
+    Standing::Ejected,
+    Standing::Unknown,
+    Standing::Fallback,
+    Standing::Standby,
+    Standing::Draining,
+    Standing::Disabled,
+];
 
 impl<'a> Judged<'a> {
     /// As the file says.
@@ -77,15 +92,15 @@ impl<'a> Judged<'a> {
 }
 
 impl Hearsay {
-    /// It would stand so.
-    pub(super) fn stand(&self, standing: Standing) {
-        let gets = match standing {
-            Standing::Fallback => FALLBACK,
-            Standing::Ejected | Standing::Standby | Standing::Unknown => NOTHING,
-            // Those too, from clients that are bound to it.
-            Standing::Healthy | Standing::Kept | Standing::Draining | Standing::Disabled => SHARE,
-        };
-        self.gets.store(gets, Relaxed);
+    /// It would stand so; `None`: no rule is tried.
+    pub(super) fn stand(&self, standing: Option<Standing>) {
+        let place = standing.and_then(|standing| STANDINGS.iter().position(|other| *other == standing));
+        self.stands.store(place.map_or(0, |place| place as u8 + 1), Relaxed);
+    }
+
+    /// How it would stand; `None`: no rule is tried.
+    pub(super) fn stands(&self) -> Option<Standing> {
+        usize::from(self.stands.load(Relaxed)).checked_sub(1).and_then(|place| STANDINGS.get(place).copied())
     }
 
     /// Rules begin to be tried, and those in force have counted this much.
@@ -101,8 +116,13 @@ impl Hearsay {
         self.lately.get_or_init(Box::default)
     }
 
-    fn gets(&self) -> u8 {
-        self.gets.load(Relaxed)
+    fn gets(&self) -> Gets {
+        match self.stands() {
+            Some(Standing::Fallback) => Gets::Fallback,
+            Some(Standing::Ejected | Standing::Standby | Standing::Unknown) => Gets::Nothing,
+            // Those too, from clients that are bound to it.
+            Some(Standing::Healthy | Standing::Kept | Standing::Draining | Standing::Disabled) | None => Gets::Share,
+        }
     }
 }
 
@@ -113,7 +133,7 @@ impl Pool {
         let (member, hearsay) = (lease.member(), lease.member().hearsay());
         let in_force = judged.in_force.eject.as_ref().filter(|_| lease.standing() != Standing::Fallback);
         let in_force = in_force.and_then(|rules| offence(member.lately(), now, failure, rules));
-        let tried = judged.tried_eject().filter(|_| hearsay.gets() == SHARE);
+        let tried = judged.tried_eject().filter(|_| hearsay.gets() == Gets::Share);
         let tried = tried.and_then(|rules| offence(hearsay.lately(), now, failure, rules));
         if in_force.is_some() || tried.is_some() {
             self.charge(now, member.id(), Charges { in_force, tried });
@@ -129,10 +149,10 @@ impl Pool {
             in_force = lease.standing() == Standing::Fallback && !judged.in_force.probed;
         }
         if let Some((rules, eject)) = judged.tried.zip(judged.tried_eject())
-            && hearsay.gets() != NOTHING
+            && hearsay.gets() != Gets::Nothing
         {
             hearsay.lately().succeeds(now, eject.window);
-            tried = hearsay.gets() == FALLBACK && !rules.probed;
+            tried = hearsay.gets() == Gets::Fallback && !rules.probed;
         }
         match (in_force, tried) {
             (false, false) => {}
@@ -178,4 +198,30 @@ fn offence(lately: &Lately, now: Duration, failure: Failure, rules: &Eject) -> O
     let by = rules.is_broken(lately.fails(now, rules.window))?;
     lately.forget();
     Some(Charge { last: failure, by })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn how_a_member_would_stand_is_told_as_it_was_noted() {
+        let hearsay = Hearsay::default();
+        assert_eq!((hearsay.stands(), hearsay.gets()), (None, Gets::Share), "nothing is tried");
+        for (standing, gets) in [
+            (Standing::Healthy, Gets::Share),
+            (Standing::Kept, Gets::Share),
+            (Standing::Draining, Gets::Share),
+            (Standing::Disabled, Gets::Share),
+            (Standing::Ejected, Gets::Nothing),
+            (Standing::Unknown, Gets::Nothing),
+            (Standing::Standby, Gets::Nothing),
+            (Standing::Fallback, Gets::Fallback),
+        ] {
+            hearsay.stand(Some(standing));
+            assert_eq!((hearsay.stands(), hearsay.gets()), (Some(standing), gets));
+        }
+        hearsay.stand(None);
+        assert_eq!(hearsay.stands(), None, "the trial is over");
+    }
 }

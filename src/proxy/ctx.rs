@@ -256,6 +256,7 @@ impl Ctx {
             duration: Duration::ZERO,
             bytes: 0,
             reused: false,
+            observed: lease.would_stand(),
         });
         self.passed_on = 0;
         self.answer_came = None;

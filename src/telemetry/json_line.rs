@@ -239,6 +239,10 @@ impl Value for &Attempt {
         put(line, ",\"duration_ms\":", self.duration);
         put(line, ",\"bytes\":", self.bytes);
         put(line, ",\"reused\":", self.reused);
+        // Left out and not null: a trial is the exception, and lasts for days.
+        if let Some(would) = self.observed {
+            put(line, ",\"observed\":", would);
+        }
         line.push(b'}');
     }
 }

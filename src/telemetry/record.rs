@@ -121,6 +121,8 @@ pub struct Attempt {
     pub bytes: u64,
     /// Whether a pooled connection was used.
     pub reused: bool,
+    /// How it would have stood with the rules that its pool tries; `None` where it would have stood as it did.
+    pub observed: Option<Standing>,
 }
 
 /// Text from the network: any bytes. What is not UTF-8 is logged as U+FFFD.

@@ -100,6 +100,7 @@ impl<'a> Value<'a> {
             AttemptField::DurationMs => Value::Span(attempt.duration),
             AttemptField::Bytes => Value::Number(attempt.bytes),
             AttemptField::Reused => Value::Flag(attempt.reused),
+            AttemptField::Observed => known(attempt.observed, |standing| Value::Word(standing.as_str())),
         }
     }
 

@@ -31,6 +31,12 @@ fn would_stand(proxy: &Proxy, origin: &Origin, standing: &str) {
     eventually("it would stand so", || proxy.member("web", &origin.address())["observed"]["standing"] == standing);
 }
 
+/// Of these requests, those on a member that would have been ejected.
+fn of_the_trial(lines: &[Line], origin: &Origin) -> usize {
+    let attempts = lines.iter().flat_map(|line| line.json["attempts"].as_array().into_iter().flatten());
+    attempts.filter(|attempt| attempt["member"] == *origin.address() && attempt["observed"] == "ejected").count()
+}
+
 fn events(proxy: &Proxy) -> Vec<Value> {
     proxy.admin_get("/api/v1/events?limit=1000").json()["events"].as_array().cloned().unwrap_or_default()
 }
@@ -56,8 +62,9 @@ fn a_gate_that_is_tried_is_told_shown_and_counted_and_the_member_serves() {
     assert_eq!(pool["observed"]["rules"], serde_json::json!(["max_latency"]));
     assert_eq!((&pool["observed"]["ejected"], &pool["observed"]["in_rotation"]), (&1.into(), &1.into()), "{pool}");
 
-    proxy.sample("/shared", 20);
-    assert_eq!(late.traffic_count(), 10);
+    let lines = proxy.sample("/shared", 20);
+    assert_eq!((late.traffic_count(), of_the_trial(&lines, &late)), (10, 10));
+    assert_eq!(of_the_trial(&lines, &good), 0);
 
     let scrape = proxy.admin_get("/metrics").text();
     let has = |series: &str| assert!(scrape.contains(series), "no {series:?} in {scrape}");
@@ -98,6 +105,10 @@ fn a_rule_that_is_tried_is_put_in_force_by_a_reload_and_tried_again_by_another()
     proxy.reload(&config(&[&good, &late], &tried));
     proxy.await_standing(&late, "healthy");
     assert_eq!(proxy.member("web", &late.address())["observed"]["standing"], "ejected");
+    assert_eq!(of_the_trial(&proxy.sample("/tried", 10), &late), 5);
+    // What was tried last is no trial's any more.
+    proxy.reload(&config(&[&good, &late], &tried.replace("observe: { max_latency: 400ms }", "")));
+    assert_eq!(of_the_trial(&proxy.sample("/over", 10), &late), 0);
 }
 
 #[test]

@@ -70,6 +70,7 @@ pub enum AttemptField {
     DurationMs,
     Bytes,
     Reused,
+    Observed,
 }
 
 impl Field {
@@ -118,6 +119,7 @@ impl Field {
         ("attempts.duration_ms", Field::Attempts(AttemptField::DurationMs)),
         ("attempts.bytes", Field::Attempts(AttemptField::Bytes)),
         ("attempts.reused", Field::Attempts(AttemptField::Reused)),
+        ("attempts.observed", Field::Attempts(AttemptField::Observed)),
     ];
 
     /// Those of lines of text alone, as the combined format writes them.

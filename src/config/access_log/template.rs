@@ -127,7 +127,7 @@ fn named(name: &str) -> Result<Token, String> {
         Some((here, but)) if synonym => format!("unknown field `${shown}`; here it is `${here}`{but}"),
         Some((here, _)) => format!("unknown field `${shown}`; did you mean `${here}`?"),
         None => format!(
-            "unknown field `${shown}`; the fields are those of the json line, `$time` to `$attempts.reused`, and \
+            "unknown field `${shown}`; the fields are those of the json line, `$time` to `$attempts.observed`, and \
              `$request`, `$target`, `$time_local`"
         ),
     })
@@ -233,7 +233,7 @@ mod tests {
             ("${status}", "a field is written `$status` or `$(status)`"),
             (
                 "$foo $status $bar",
-                "unknown field `$foo`; the fields are those of the json line, `$time` to `$attempts.reused`, and `$request`, \
+                "unknown field `$foo`; the fields are those of the json line, `$time` to `$attempts.observed`, and `$request`, \
                  `$target`, `$time_local`; also: ",
             ),
             ("5 $$", "has no `$field`"),

@@ -39,6 +39,7 @@ fn attempt(member: &str) -> Attempt {
         duration: Duration::from_micros(212),
         bytes: 0,
         reused: false,
+        observed: None,
     }
 }
 
@@ -64,6 +65,7 @@ fn third_time() -> [Attempt; 3] {
             duration: ms(4),
             bytes: 1_234,
             reused: true,
+            observed: Some(Standing::Ejected),
             ..attempt("[2001:db8::3]:80")
         },
     ]
@@ -186,7 +188,8 @@ fn a_template_shows_every_field_of_the_json_line_and_no_other() {
     let json: serde_json::Value = serde_json::from_str(&line(&LogFormat::Json, &record)).expect("json");
     let mut names = Vec::new();
     for (name, value) in json.as_object().expect("an object") {
-        let nested = value.as_object().or_else(|| value.as_array().and_then(|items| items[0].as_object()));
+        // The last attempt has them all.
+        let nested = value.as_object().or_else(|| value.as_array().and_then(|items| items.last()?.as_object()));
         match nested {
             Some(parts) => names.extend(parts.keys().map(|part| format!("{name}.{part}"))),
             None => names.push(name.clone()),

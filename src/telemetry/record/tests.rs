@@ -31,6 +31,7 @@ fn attempt(member: &str) -> Attempt {
         duration: Duration::ZERO,
         bytes: 0,
         reused: false,
+        observed: None,
     }
 }
 
@@ -98,6 +99,7 @@ fn lines_are_as_in_the_golden_file() {
             ttfb: Some(ms(3)),
             duration: ms(4),
             bytes: 1_234,
+            observed: Some(Standing::Ejected),
             ..attempt("[2001:db8::3]:80")
         },
     ];
