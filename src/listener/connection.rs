@@ -131,7 +131,7 @@ pub struct Connection {
     answered: AtomicU64,
     /// Bytes of the present request's body, as they came.
     upload: AtomicU64,
-    /// Of a client that uploads, or is let go: the socket, for whoever looks after it from outside.
+    /// Of a client that uploads, waits for a dial, or is let go: the socket, for whoever looks after it from outside.
     handle: ArcSwapOption<OwnedFd>,
     /// The stream was read from lately.
     read_from: AtomicBool,
@@ -141,6 +141,8 @@ pub struct Connection {
     part_written: AtomicU64,
     tunnel: Tunnel,
     wait: Wait,
+    /// Its request has no connection to a member yet, and waits for one.
+    dials: AtomicBool,
 }
 
 impl Connection {
@@ -177,6 +179,7 @@ impl Connection {
             part_written: AtomicU64::new(0),
             tunnel: Tunnel::default(),
             wait: Wait::default(),
+            dials: AtomicBool::new(false),
         }
     }
 
@@ -332,6 +335,7 @@ impl Connection {
             self.began.store(micros(clock::monotonic()), Relaxed);
         }
         self.phase.store(Phase::Request as u8, Relaxed);
+        self.dial_ends();
         self.whole.store(false, Relaxed);
         self.body_left.store(UNKNOWN, Relaxed);
         self.deadline.store(NEVER, Relaxed);
@@ -346,14 +350,37 @@ impl Connection {
         before < UPLOAD && before + bytes as u64 >= UPLOAD
     }
 
-    /// Keeps a handle of the client's socket until the upload is over, or beyond its stream.
+    /// Keeps a handle of the client's socket until the upload, or the dial, is over, or beyond its stream.
     pub fn keep(&self, handle: OwnedFd) {
         self.handle.store(Some(Arc::new(handle)));
     }
 
-    /// The client's socket, while it uploads or once it was let go.
+    /// The client's socket, while it uploads or may be dialled for, or once it was let go.
     pub fn handle(&self) -> Option<Arc<OwnedFd>> {
         self.handle.load_full()
+    }
+
+    /// Its request is to get a connection to a member. Until that is there, or is known not to come, it has no limit but the
+    /// dial's, and nothing is asked of the client's stream but whether the client is still there.
+    pub fn dial_begins(&self) {
+        self.dials.store(true, Relaxed);
+    }
+
+    /// The client's socket, for whoever watches the client during a dial; that of an upload is kept here as well.
+    pub fn handle_for_dial(&self) -> Option<Arc<OwnedFd>> {
+        if self.upload.load(Relaxed) < UPLOAD { self.let_go() } else { self.handle() }
+    }
+
+    /// The connection is there, or will not be.
+    pub fn dial_ends(&self) {
+        if self.dials.swap(false, Relaxed) && self.upload.load(Relaxed) < UPLOAD {
+            self.let_go();
+        }
+    }
+
+    /// Whether its request waits for a connection to a member.
+    pub fn is_dialling(&self) -> bool {
+        self.dials.load(Relaxed)
     }
 
     /// Gives up the client's socket.

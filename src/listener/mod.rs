@@ -33,6 +33,7 @@ pub use alarm::Alarm;
 pub use bind::bind;
 pub use connection::{CONNECTION, Connection, Cut, Phase};
 pub use last_call::LastCall;
+pub use stream::keep_for_dial;
 pub use tunnel::{Switch, Terms, Tunnel, Way};
 pub use tunnel_limits::TunnelLimits;
 pub use wait::Wait;

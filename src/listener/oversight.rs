@@ -1,8 +1,8 @@
-//! Looks after a request whose body nobody reads.
+//! Looks after a request whose client nobody reads from.
 //!
-//! While a member takes no more of an upload, Pingora waits for the member alone. The client's [`stream`](super::stream),
-//! which keeps the request's deadline and sees the client leave, is not polled then. So both are seen to from outside of
-//! Pingora's future: it is dropped, and who is owed an answer gets it here.
+//! While a member takes no more of an upload, or is being dialled, Pingora waits for the member alone. The client's
+//! [`stream`](super::stream), which keeps the request's deadline and sees the client leave, is not polled then. So both are
+//! seen to from outside of Pingora's future: it is dropped, and who is owed an answer gets it here.
 
 use std::future::poll_fn;
 use std::io::{self, ErrorKind};
@@ -77,11 +77,17 @@ struct Sight {
     /// When to look next whether the client is read from.
     look_at: Option<Duration>,
     watched: Option<TcpStream>,
+    /// The client of a request that waits for a dial.
+    dial: Option<TcpStream>,
 }
 
 impl Sight {
     /// Ready once the request is to be given up: it is cut short then.
     fn poll(&mut self, cx: &mut Context<'_>, connection: &Connection) -> Poll<()> {
+        if self.poll_dial(cx, connection).is_ready() {
+            connection.cut_short(Cut::Left);
+            return Poll::Ready(());
+        }
         let is_upload = connection.phase() == Phase::Request && !connection.request_is_whole();
         if !is_upload || connection.tunnel().terms().is_some() {
             (self.look_at, self.watched) = (None, None);
@@ -94,11 +100,24 @@ impl Sight {
             return Poll::Ready(());
         }
         self.poll_look(cx, connection);
-        if self.poll_left(cx).is_ready() {
+        if poll_left(self.watched.as_ref(), cx).is_ready() {
             connection.cut_short(Cut::Left);
             return Poll::Ready(());
         }
         Poll::Pending
+    }
+
+    /// Ready when the client leaves whose request waits for a dial. The driver of plain requests sees to that itself, and keeps
+    /// no handle.
+    fn poll_dial(&mut self, cx: &mut Context<'_>, connection: &Connection) -> Poll<()> {
+        if !connection.is_dialling() {
+            self.dial = None;
+            return Poll::Pending;
+        }
+        if self.dial.is_none() {
+            self.dial = connection.handle_for_dial().and_then(|handle| watched(handle).ok());
+        }
+        poll_left(self.dial.as_ref(), cx)
     }
 
     /// Watches a client that nobody reads from, and no other.
@@ -116,22 +135,31 @@ impl Sight {
             }
         }
     }
+}
 
-    /// Ready when the client sends no more; its unread bytes do not matter.
-    fn poll_left(&self, cx: &mut Context<'_>) -> Poll<()> {
-        let Some(client) = &self.watched else { return Poll::Pending };
-        loop {
-            if ready!(client.poll_read_ready(cx)).is_err() {
-                return Poll::Ready(());
-            }
-            match ready!(pin!(client.ready(Interest::READABLE)).poll(cx)) {
-                Ok(ready) if !ready.is_read_closed() => {
-                    // Bytes that nobody reads: what comes next is news again, to this descriptor alone.
-                    let _ = client.try_io(Interest::READABLE, || Err::<(), _>(ErrorKind::WouldBlock.into()));
-                }
-                _ => return Poll::Ready(()),
-            }
+/// Ready when the client sends no more; its unread bytes do not matter.
+fn poll_left(client: Option<&TcpStream>, cx: &mut Context<'_>) -> Poll<()> {
+    let Some(client) = client else { return Poll::Pending };
+    loop {
+        if ready!(client.poll_read_ready(cx)).is_err() {
+            return Poll::Ready(());
         }
+        match ready!(pin!(client.ready(Interest::READABLE)).poll(cx)) {
+            Ok(ready) if !ready.is_read_closed() => {
+                // Bytes that nobody reads: what comes next is news again, to this descriptor alone.
+                let _ = client.try_io(Interest::READABLE, || Err::<(), _>(ErrorKind::WouldBlock.into()));
+            }
+            _ => return Poll::Ready(()),
+        }
+    }
+}
+
+/// The socket of `handle`, by that descriptor unless somebody else has it too: while members do not answer dials, many requests
+/// may have one.
+fn watched(handle: Arc<OwnedFd>) -> io::Result<TcpStream> {
+    match Arc::try_unwrap(handle) {
+        Ok(only) => TcpStream::from_std(net::TcpStream::from(only)),
+        Err(shared) => twin(&shared),
     }
 }
 

@@ -18,6 +18,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use pingora::protocols::http::ServerSession;
 use pingora::protocols::raw_connect::ProxyDigest;
 use pingora::protocols::{
     GetProxyDigest, GetSocketDigest, GetTimingDigest, Peek, Shutdown, SocketDigest, Ssl, TimingDigest, UniqueID,
@@ -82,6 +83,18 @@ pub struct Conduit {
 struct Came {
     behind: usize,
     at: Duration,
+}
+
+/// The client of `session` can be watched from outside while a member is dialled for it: keeps a handle of its socket, if
+/// there is none. Without one its leaving is seen when the dial is over.
+pub fn keep_for_dial(session: &ServerSession, connection: &Connection) {
+    if connection.handle().is_none()
+        && let Some(stream) = session.stream()
+        && let Some(conduit) = (**stream).as_any().downcast_ref::<Conduit>()
+        && let Ok(handle) = conduit.io.as_fd().try_clone_to_owned()
+    {
+        connection.keep(handle);
+    }
 }
 
 impl Conduit {
@@ -253,6 +266,8 @@ impl Conduit {
         match self.io.poll_peek(cx, &mut ReadBuf::new(&mut byte)) {
             Poll::Ready(Ok(0)) => Poll::Ready(Ok(())),
             Poll::Ready(Err(e)) => Poll::Ready(Err(e)),
+            // A dial has its own limit, and tells what it comes to.
+            Poll::Ready(Ok(_)) | Poll::Pending if self.connection.is_dialling() => Poll::Pending,
             Poll::Ready(Ok(_)) | Poll::Pending => self.poll_deadline(cx),
         }
     }

@@ -13,8 +13,9 @@ use crate::clock;
 use crate::listener::Cut;
 use crate::telemetry::AttemptResult;
 
-/// No connection came about: nothing was sent.
+/// No connection came about, or its client has not waited for it: nothing was sent.
 pub fn connecting(ctx: &mut Ctx, error: Box<Error>) -> Box<Error> {
+    ctx.connection.dial_ends();
     ctx.spent.dials += 1;
     let fault = judge(ctx, &error, Stage::Connect);
     let replay = Replay { idempotent: false, whole_body: true, answer_begun: false, idle_race: false };

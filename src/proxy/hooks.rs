@@ -19,6 +19,7 @@ use super::failure::{self, Sent};
 use super::line::Told;
 use super::steps::{self, Admitted, Farewell};
 use crate::clock;
+use crate::listener::keep_for_dial;
 
 /// Pingora's view of the proxy.
 #[derive(Debug)]
@@ -52,7 +53,10 @@ impl ProxyHttp for Hooks {
     }
 
     async fn upstream_peer(&self, session: &mut Session, ctx: &mut Box<Ctx>) -> Result<Box<HttpPeer>> {
-        steps::attempt(&self.proxy, &mut session.downstream_session, ctx).await
+        let peer = steps::attempt(&self.proxy, &mut session.downstream_session, ctx).await?;
+        // While Pingora dials it does not look at the client.
+        keep_for_dial(&session.downstream_session, &ctx.connection);
+        Ok(peer)
     }
 
     async fn request_body_filter(

@@ -69,8 +69,7 @@ pub fn claim(pool: &Served, request: &RequestHeader) -> Claim {
         return Claim::None;
     }
     let Some(read) = values.find_map(|value| signer.read(value)) else { return Claim::Invalid };
-    // One of another instance, whose clock is ahead, has no age yet.
-    let age = since_1970().saturating_sub(read.token.set_at);
+    let age = age(read.token.set_at, since_1970());
     if age >= sticky.ttl {
         return Claim::Expired;
     }
@@ -174,6 +173,12 @@ fn keep_from_shared_caches(answer: &mut ResponseHeader) -> pingora::Result<()> {
     answer.insert_header("Cache-Control", line)
 }
 
+/// How old a cookie is at least: it says the second it was set in, and may be of that second's end, so that it never ends
+/// before its time. One of another instance, whose clock is ahead, has no age yet.
+fn age(set_at: Duration, now: Duration) -> Duration {
+    now.saturating_sub(set_at + Duration::from_secs(1))
+}
+
 fn since_1970() -> Duration {
     clock::wall().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
@@ -188,6 +193,18 @@ mod tests {
             answer.append_header(*name, *value).expect("a field");
         }
         answer
+    }
+
+    #[test]
+    fn a_cookie_is_never_taken_for_older_than_it_is() {
+        let ms = Duration::from_millis;
+        // (when it was set, when it comes back, its age at least)
+        for (set, now, least) in [(1_000, 3_000, 1_000), (1_999, 3_000, 1_000), (1_999, 2_500, 500), (5_000, 3_000, 0)]
+        {
+            let said = Duration::from_secs(ms(set).as_secs());
+            assert_eq!(age(said, ms(now)), ms(least), "{set} {now}");
+            assert!(age(said, ms(now)) <= ms(now).saturating_sub(ms(set)), "{set} {now}");
+        }
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Limits and deadlines: slow and greedy clients, slow and unreachable members.
 
+use std::fs;
 use std::time::Duration;
 
 use crate::harness::client::try_request;
@@ -154,16 +155,81 @@ fn oversized_headers_are_answered_and_logged() {
 
 #[test]
 fn unreachable_address_is_a_504_at_the_connect_timeout() {
-    // A listener with a full backlog drops what comes: nothing is refused and nothing is accepted.
-    let (holder, address) = hold_port("127.0.0.1".parse().expect("an address"));
-    holder.listen(0).expect("listens");
-    let _queue: Vec<_> = (0..4).map(|_| begin_connect(address)).collect();
+    let (_hole, address) = black_hole();
     let keys = "probe: off\nupstream: { connect_timeout: 300ms }\nretries: { connect: 1 }";
     let proxy = Proxy::start(&config_of(&[format!("\"{address}\"")], keys));
-    assert_eq!(proxy.get("/far").status, 504);
-    let line = proxy.access("/far");
-    assert_eq!(line.attempts()[0]["result"], "connect_timeout", "{}", line.raw);
-    assert!(line.has(&[("outcome", "timeout")]), "{}", line.raw);
+    // Both drivers, and a body that nobody reads meanwhile.
+    let rows = [
+        ("/plain", "GET", "X-Own: 1", ""),
+        ("/other", "GET", "TE: trailers", ""),
+        ("/body", "POST", "X-Own: 1", "abc"),
+    ];
+    for (path, method, field, body) in rows {
+        assert_eq!(proxy.request(method, path, &[field], body).status, 504, "{path}");
+        let line = proxy.access(path);
+        assert_eq!(line.attempts()[0]["result"], "connect_timeout", "{}", line.raw);
+        assert!(line.has(&[("outcome", "timeout")]), "{}", line.raw);
+    }
+}
+
+/// Both drivers; with connections counted and not, since those that are counted are dialled by a connector of our own.
+#[test]
+fn client_that_leaves_during_a_dial_is_no_longer_dialled_for() {
+    // Were anything held against the member it would be out.
+    const PASSIVE: &str = "passive: { eject: { consecutive: 1 } }";
+    for counted in ["", "each_member: { max_connections: 1 }"] {
+        let (origin, (_hole, address)) = (Origin::start(), black_hole());
+        // Whoever is not answered by the first goes on to the second, unless it is seen to have left.
+        let hole = format!("{{ address: \"{address}\", tier: 0 }}");
+        let other = format!("{{ address: {origin}, tier: 1 }}");
+        let keys = format!("probe: off\nupstream: {{ connect_timeout: 600s }}\n{PASSIVE}\n{counted}");
+        let proxy = Proxy::start(&config_of(&[hole, other], &keys));
+        let member = || proxy.member("web", &address.to_string());
+        let open = || fs::read_dir(format!("/proc/{}/fd", proxy.id())).expect("it runs").count();
+        let before = (member(), open()).1;
+        let bodies = [("GET", ""), ("GET", "TE: trailers\r\n"), ("POST", "Content-Length: 3\r\n")];
+        for (place, (method, field)) in bodies.into_iter().enumerate() {
+            for leaves in ["closes", "resets", "ends"] {
+                let path = format!("/{place}/{leaves}");
+                let mut client = proxy.connect();
+                let body = if method == "POST" { "abc" } else { "" };
+                client.send(format!("{method} {path} HTTP/1.1\r\nHost: a\r\n{field}\r\n{body}"));
+                eventually("it is dialled for", || member()["in_flight"] == 1);
+                let _half = left(client, leaves);
+                let line = proxy.access(&path);
+                assert!(line.has(&[("outcome", "client_aborted"), ("reason", "client_aborted")]), "{}", line.raw);
+                assert_eq!((&line.json["status"], line.attempts().len()), (&499.into(), 1), "{}", line.raw);
+                assert_eq!(line.attempts()[0]["result"], "client_aborted", "{}", line.raw);
+                eventually("its seat is free", || member()["in_flight"] == 0);
+                let connections = &member()["connections"];
+                assert!(connections.is_null() || *connections == 0, "its place is free: {}", member());
+            }
+        }
+        assert!(member()["passive"]["offences"].as_u64().unwrap_or(0) == 0, "{}", member());
+        assert_eq!(origin.traffic_count(), 0, "nothing is tried elsewhere");
+        eventually("no descriptor is left", || open() <= before);
+    }
+}
+
+/// A client that leaves like this; who only ends its sending half is still there, and has left too.
+fn left(mut client: Connection, how: &str) -> Option<Connection> {
+    match how {
+        "closes" => drop(client),
+        "resets" => client.reset(),
+        _ => {
+            client.end();
+            return Some(client);
+        }
+    }
+    None
+}
+
+/// A listener with a full backlog drops what comes: nothing is refused and nothing is accepted.
+fn black_hole() -> (Vec<socket2::Socket>, std::net::SocketAddr) {
+    let (holder, address) = hold_port("127.0.0.1".parse().expect("an address"));
+    holder.listen(0).expect("listens");
+    let queue = (0..4).map(|_| begin_connect(address));
+    (std::iter::once(holder).chain(queue).collect(), address)
 }
 
 /// Begins to connect and does not wait for it.

@@ -27,12 +27,14 @@ pub async fn attempt(
     received: &mut u64,
 ) -> Result<()> {
     let peer = steps::attempt(proxy, session, ctx).await?;
-    let (stream, reused) = match members.get_stream(&*peer).await {
+    let connected = tokio::select! {
+        biased;
+        connected = members.get_stream(&*peer) => connected.map_err(Error::into_up),
+        error = left(session) => Err(error),
+    };
+    let (stream, reused) = match connected {
         Ok(connected) => connected,
-        Err(mut error) => {
-            error.as_up();
-            return Err(failure::connecting(ctx, error).into_up());
-        }
+        Err(error) => return Err(failure::connecting(ctx, error)),
     };
     let mut member = member(stream, &peer);
     let exchanged = exchange(proxy, session, ctx, &mut member, reused).await;

@@ -3,6 +3,10 @@
 //! A synthetic tag, as in SIV (RFC 5297): the tag, the whole HMAC-SHA256 of what is said, proves it, and is what the number is hidden
 //! with. Both keys are made of the secret and the pool's name, so that one pool's cookies mean nothing to another.
 //! `time ‖ number ⊕ HMAC(hide, tag) ‖ tag`, 45 bytes, in base64url as 60 characters.
+//!
+//! There is no nonce in it: cookies that one member got in one second are equal, and two clients that compare theirs may learn
+//! that they share it. Nothing of which member it is follows, nor anything for cookies of different seconds; for that little, all
+//! cookies that are out would have to change.
 
 use std::time::Duration;
 
