@@ -319,6 +319,42 @@ fn clients_that_leave_are_noticed_alike_and_nobody_else_is_blamed() {
     }
 }
 
+/// As nginx has it, and not HAProxy.
+#[test]
+fn clients_that_only_end_their_sending_half_have_left_alike() {
+    // More than all buffers on the way have room for.
+    const SIZE: usize = 16 << 20;
+    let case = Case::start("");
+    let big = "x".repeat(SIZE);
+    for (folder, way) in [("plain", ""), ("other", GENERAL)] {
+        let gate = Gate::new();
+        let begun = vec![bytes("half"), Step::Hold(gate.clone())];
+        let answers = [
+            ("before", Answer::status(200).held_by(&gate), 499),
+            ("in-a-pause", Answer::status(200).field("Content-Length: 9").steps(begun), 200),
+            ("with-a-length", Answer::status(200).body(big.as_str()), 200),
+            ("in-chunks", raw("HTTP/1.1 200 OK\r\n\r\n", vec![bytes(&big), Step::Close]).expect("an answer"), 200),
+        ];
+        for (when, answer, status) in answers {
+            let path = format!("/{folder}/{when}");
+            case.origins.iter().for_each(|origin| origin.when(When::path(&path), answer.clone()));
+            let mut client = case.proxy.connect();
+            client.send(format!("GET {path} HTTP/1.1\r\nHost: shop.example\r\n{way}\r\n"));
+            match status {
+                200 => drop(client.until("\r\n\r\n")),
+                _ => eventually("the member works on it", || gate.waiting() > 0),
+            }
+            let rest = client.end().rest();
+            assert!(rest.map_or(true, |rest| rest.len() < SIZE), "{path}: all of it came");
+            let line = case.proxy.access(&path);
+            assert!(line.has(&[("outcome", "client_aborted"), ("reason", "client_aborted")]), "{}", line.raw);
+            assert_eq!(line.json["status"], status, "{}", line.raw);
+            assert_eq!(line.attempts()[0]["result"], "client_aborted", "{}", line.raw);
+        }
+        gate.open();
+    }
+}
+
 #[test]
 fn requests_in_one_packet_are_answered_in_turn_by_both() {
     let case = Case::start("");

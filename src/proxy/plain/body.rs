@@ -1,16 +1,15 @@
-//! The body of an answer, passed on as it comes: no more is read before the client has taken what was.
+//! The body of an answer, passed on as it comes: no more is read before the client has taken what was, nor once it has left.
 
 use bytes::BytesMut;
 use futures_util::FutureExt;
 use http::header::CONTENT_LENGTH;
 use pingora::protocols::http::ServerSession;
 use pingora::protocols::http::v1::client::HttpSession as Member;
-use pingora::{Error, ErrorType, Result};
+use pingora::{Error, Result};
 use tokio::task::unconstrained;
 
 use super::super::ctx::Ctx;
 use super::left;
-use crate::clock;
 
 /// Chunks that are here together go on together, up to about so many bytes: each by itself would be a packet.
 const TOGETHER: usize = 16 << 10;
@@ -25,7 +24,8 @@ pub async fn passes(session: &mut ServerSession, ctx: &mut Ctx, member: &mut Mem
     let mut has_begun = false;
     while !member.is_body_done() {
         if std::mem::replace(&mut has_begun, true) {
-            in_time(ctx)?;
+            // Where a body comes without a pause nothing is waited for, and nobody else would look at the client.
+            still_wanted(session)?;
         }
         let read = tokio::select! {
             // First, or what is buffered of the answer would be sent before its body is looked for.
@@ -72,13 +72,7 @@ async fn write(session: &mut ServerSession, ctx: &mut Ctx, bytes: &[u8]) -> Resu
     }
 }
 
-/// The stream keeps the request's time while anything is waited for; where a body comes without a pause nothing is.
-fn in_time(ctx: &Ctx) -> Result<()> {
-    match ctx.connection.deadline() {
-        Some(deadline) if deadline <= clock::monotonic() => {
-            ctx.connection.expire();
-            Err(Error::explain(ErrorType::ReadError, "the request's time is over").into_down())
-        }
-        _ => Ok(()),
-    }
+/// The client is there, and its time is not over.
+fn still_wanted(session: &mut ServerSession) -> Result<()> {
+    unconstrained(left(session)).now_or_never().map_or(Ok(()), Err)
 }
