@@ -8,7 +8,7 @@ use std::net::IpAddr;
 
 use bytes::Bytes;
 use http::header::{self, HeaderName, HeaderValue};
-use http::{HeaderMap, StatusCode};
+use http::{HeaderMap, Method, StatusCode};
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::{ErrorType, OrErr};
 
@@ -135,6 +135,13 @@ pub fn downward(answer: &mut ResponseHeader) -> pingora::Result<()> {
     }
     framing::settle(answer)?;
     switch.map_or(Ok(()), |protocol| upgrade::downward(answer, protocol))
+}
+
+/// Whether the answer to this method has a body, be it an empty one (RFC 9112 section 6.3).
+pub fn has_body(answer: &ResponseHeader, method: &Method) -> bool {
+    *method != Method::HEAD
+        && !answer.status.is_informational()
+        && !matches!(answer.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
 }
 
 /// Whether an answer that has no body speaks of one (RFC 9110 section 15.3.5). One may follow, later than anybody looks, and

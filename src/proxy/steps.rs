@@ -210,8 +210,14 @@ pub fn downward(proxy: &Proxy, session: &mut ServerSession, ctx: &mut Ctx, answe
     let interim = answer.status.is_informational() && answer.status != StatusCode::SWITCHING_PROTOCOLS;
     session.set_close_on_response_before_downstream_finish(!interim);
     if session.req_header().version == Version::HTTP_10 {
-        // Such a client knows no chunks: the end of the connection is the end of the answer (RFC 9112 section 6.1).
+        // Such a client knows no chunks: the end of the connection is the end of the answer (RFC 9112 section 6.1), and it is
+        // told so, whatever it has asked for.
         answer.remove_header(&header::TRANSFER_ENCODING);
+        if !answer.headers.contains_key(header::CONTENT_LENGTH)
+            && headers::has_body(answer, &session.req_header().method)
+        {
+            session.set_keepalive(None);
+        }
     }
     if proxy.is_ending() {
         session.set_keepalive(None);

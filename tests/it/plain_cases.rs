@@ -356,6 +356,30 @@ fn clients_that_only_end_their_sending_half_have_left_alike() {
 }
 
 #[test]
+fn old_clients_are_told_when_the_end_of_their_connection_is_the_end_of_the_answer() {
+    let case = Case::start("");
+    let until_it_closes = || raw("HTTP/1.1 200 OK\r\n\r\nall of it", vec![Step::Close]);
+    let chunks = || Answer::status(200).field("Transfer-Encoding: chunked").steps(vec![bytes("3\r\nall\r\n0\r\n\r\n")]);
+    let head = OLD_KEPT.replace("GET", "HEAD");
+    // (what, the request, the answer, whether the connection stays)
+    let rows = [
+        ("kept until it closes", OLD_KEPT, until_it_closes(), false),
+        ("kept with chunks", OLD_KEPT, Some(chunks()), false),
+        ("kept with a length", OLD_KEPT, Some(Answer::status(200).body("all of it")), true),
+        ("kept without a body", OLD_KEPT, Some(Answer::status(204)), true),
+        ("kept with a HEAD", &head, until_it_closes(), true),
+        ("not kept until it closes", OLD, until_it_closes(), false),
+        ("a new one until it closes", GET, until_it_closes(), true),
+    ];
+    for (what, head, answer, stays) in rows {
+        let (answer, again) = case.same(what, head, answer).client;
+        let told = if stays { "Connection: keep-alive" } else { "Connection: close" };
+        assert!(answer.contains(told), "{what}: {answer}");
+        assert_eq!(again.is_some(), stays, "{what}: {answer}");
+    }
+}
+
+#[test]
 fn requests_in_one_packet_are_answered_in_turn_by_both() {
     let case = Case::start("");
     let get = |path: &str, more: &str| format!("GET {path} HTTP/1.1\r\nHost: shop.example\r\n{more}\r\n");

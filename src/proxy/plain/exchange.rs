@@ -1,7 +1,7 @@
 //! One attempt at a member: the request to it, and its answer from it to the client.
 
 use http::header::{CONNECTION, CONTENT_LENGTH, TRANSFER_ENCODING};
-use http::{HeaderValue, Method, StatusCode, Version};
+use http::{HeaderValue, Method, Version};
 use pingora::connectors::TransportConnector;
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::protocols::Stream;
@@ -12,7 +12,7 @@ use pingora::{Error, ErrorType, Result};
 
 use super::super::ctx::{Again, Ctx};
 use super::super::failure::{self, Sent};
-use super::super::{Proxy, steps};
+use super::super::{Proxy, headers, steps};
 use super::{body, left};
 
 /// Tries a member. `received` is then how much came of the answer's body.
@@ -112,11 +112,8 @@ async fn header_passes(proxy: &Proxy, session: &mut ServerSession, ctx: &mut Ctx
 /// Where only the end of its connection tells the end of a body, that goes on in chunks, so that the client's connection need
 /// not end with it.
 fn chunk(answer: &mut ResponseHeader, method: &Method) -> Result<()> {
-    let has_body = *method != Method::HEAD
-        && !answer.status.is_informational()
-        && !matches!(answer.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
     let is_framed = answer.headers.contains_key(TRANSFER_ENCODING) || answer.headers.contains_key(CONTENT_LENGTH);
-    if has_body && !is_framed {
+    if !is_framed && headers::has_body(answer, method) {
         answer.set_version(Version::HTTP_11);
         answer.insert_header(TRANSFER_ENCODING, HeaderValue::from_static("chunked"))?;
     }
