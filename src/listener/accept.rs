@@ -208,7 +208,6 @@ fn unseen<'a>(connection: &Connection, listener: &'a str, ending: bool) -> Recor
     let (outcome, why) = match (connection.cut(), status) {
         (Cut::HeaderTimeout, _) => (Outcome::Timeout, Why::HeaderTimeout),
         (Cut::HeaderTooLarge, _) => (Outcome::Refused, Why::HeaderTooLarge),
-        (_, 405) => (Outcome::Refused, Why::Denied),
         (_, 400..) => (Outcome::Refused, Why::BadRequest),
         _ if std::thread::panicking() => (Outcome::Refused, Why::Internal),
         _ if ending => (Outcome::Refused, Why::Shutdown),

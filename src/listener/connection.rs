@@ -31,12 +31,6 @@ const BAD_REQUEST: Answer = (
     "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: 16\r\n\
      Proxy-Status: pulsegate; error=http_request_error\r\nConnection: close\r\n\r\n400 Bad Request\n",
 );
-const METHOD_NOT_ALLOWED: Answer = (
-    405,
-    "HTTP/1.1 405 Method Not Allowed\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: 23\r\nAllow: GET, \
-     HEAD, POST, PUT, PATCH, DELETE, OPTIONS\r\nProxy-Status: pulsegate; error=http_request_denied\r\n\
-     Connection: close\r\n\r\n405 Method Not Allowed\n",
-);
 const REQUEST_TIMEOUT: Answer = (
     408,
     "HTTP/1.1 408 Request Timeout\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: 20\r\n\
@@ -311,14 +305,14 @@ impl Connection {
 
     /// Pingora answers something that never became a request: tells what to send in its stead, so that all answers of
     /// this proxy look alike; nothing for the rest of such an answer.
-    pub fn instead_of(&self, bytes: &[u8]) -> Option<&'static str> {
+    pub fn sent_instead(&self) -> Option<&'static str> {
         if self.phase() == Phase::Request {
             return None;
         }
         if self.own_status() != 0 {
             return Some("");
         }
-        Some(self.answer(if bytes.get(9..12) == Some(b"405") { METHOD_NOT_ALLOWED } else { BAD_REQUEST }))
+        Some(self.answer(BAD_REQUEST))
     }
 
     fn answer(&self, (status, answer): (u16, &'static str)) -> &'static str {
@@ -553,7 +547,7 @@ mod tests {
 
     #[test]
     fn canned_answers_are_as_long_as_they_say() {
-        for (status, answer) in [BAD_REQUEST, METHOD_NOT_ALLOWED, REQUEST_TIMEOUT, HEADER_TOO_LARGE] {
+        for (status, answer) in [BAD_REQUEST, REQUEST_TIMEOUT, HEADER_TOO_LARGE] {
             let (head, body) = answer.split_once("\r\n\r\n").expect("a head and a body");
             assert!(head.starts_with(&format!("HTTP/1.1 {status} ")), "{head}");
             assert!(head.contains(&format!("Content-Length: {}\r\n", body.len())), "{head}");

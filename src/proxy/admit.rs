@@ -105,6 +105,10 @@ pub(super) fn enter(ctx: &mut Ctx, request: &RequestHeader, way: &Way, rank: usi
 /// # Errors
 /// The refusal that says which limit it is over.
 fn within_limits(request: &RequestHeader, raw: &[u8], limits: Limits) -> Result<(), Refusal> {
+    // Its target is none that anything else could have.
+    if request.method == Method::CONNECT {
+        return Err(Refusal::MethodNotAllowed);
+    }
     if request.raw_path().len() > limits.max_uri_bytes {
         return Err(Refusal::UriTooLong);
     }

@@ -1,4 +1,4 @@
-//! Which driver serves a request: our own where it is plain, Pingora's `HttpProxy` everywhere else.
+//! Which driver serves a request: our own where it is plain or a CONNECT, Pingora's `HttpProxy` everywhere else.
 //!
 //! That is known once the header is read, and not before. Pingora reads the header of what it serves itself: so it is
 //! given back the header as it came, and reads it once more, which it does from memory.
@@ -63,7 +63,9 @@ impl HttpServerApp for Engine {
         if !header_is_read(&mut session).await {
             return None;
         }
-        if !plain::is_plain(session.req_header()) {
+        // Pingora would refuse a CONNECT by itself, and nobody would learn what was asked for.
+        let is_refused = session.req_header().method == Method::CONNECT;
+        if !is_refused && !plain::is_plain(session.req_header()) {
             hand_back(&mut session);
             return self.general.process_new_http(session, ending).await;
         }
@@ -76,15 +78,13 @@ impl HttpServerApp for Engine {
 
 /// Reads a request's header, as Pingora does; false where none came, or one that is answered already.
 async fn header_is_read(session: &mut ServerSession) -> bool {
-    let refused = match session.read_request().await {
-        Ok(true) if session.req_header().method != Method::CONNECT => return true,
-        Ok(true) => Some(405),
-        Ok(false) => return false,
-        Err(error) => (*error.etype() == ErrorType::InvalidHTTPHeader).then_some(400),
+    let error = match session.read_request().await {
+        Ok(came) => return came,
+        Err(error) => error,
     };
-    if let Some(status) = refused {
+    if *error.etype() == ErrorType::InvalidHTTPHeader {
         // An error means that the client has gone. What is sent are the stream's words (`listener`).
-        let _ = session.respond_error(status).await;
+        let _ = session.respond_error(400).await;
     }
     session.shutdown().await;
     false

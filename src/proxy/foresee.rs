@@ -110,8 +110,6 @@ pub fn foresee(snapshot: &Snapshot, listener: &Listener, described: &Described) 
     let client = admit::client(described.peer, &request.headers, &snapshot.config.trusted_proxies);
     let fate = |led, end| fate(client, admit::host(&request), admit::path(&request), led, end);
     let place = match admit::place(snapshot, &listener.name, &request, &raw, listener.limits) {
-        // Such a request is refused before it is looked at.
-        _ if request.method == Method::CONNECT => return fate(None, refused(Refusal::MethodNotAllowed)),
         Ok(Place::Door(_)) if !published::may_ask(&request.method) => return fate(None, refused(Refusal::OnlyReading)),
         Ok(Place::Door(door)) => return fate(None, End::Composite(door.composite.clone())),
         Ok(Place::Route(place)) => place,

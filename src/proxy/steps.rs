@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{StatusCode, Version, header};
+use http::{Method, StatusCode, Version, header};
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::protocols::http::ServerSession;
 use pingora::protocols::raw_connect::ProxyDigest;
@@ -74,7 +74,8 @@ pub async fn admit(proxy: &Proxy, session: &mut ServerSession, ctx: &mut Ctx) ->
     // To an HTTP/1.0 client no interim answer may be sent (RFC 9110 section 15.2).
     let old_client = session.req_header().version == Version::HTTP_10;
     session.set_ignore_info_resp(old_client);
-    if headers::asks_to_close(session.req_header()) {
+    // What follows a CONNECT may be bytes for the tunnel that its client hoped for.
+    if headers::asks_to_close(session.req_header()) || session.req_header().method == Method::CONNECT {
         session.set_keepalive(None);
     }
     if let Err(refusal) = admit::admit(ctx, session.req_header(), limits) {

@@ -106,6 +106,40 @@ fn own_answers_say_whose_they_are_and_name_no_server() {
 }
 
 #[test]
+fn connect_is_refused_with_a_line_that_says_what_was_asked_for_and_ends_its_connection() {
+    let origin = Origin::start();
+    let proxy = Proxy::start(&config_of(&[origin.to_string()], "probe: off"));
+    let hoped_for = "GET /tunnelled HTTP/1.1\r\nHost: a\r\n\r\n";
+    // (its target, its other fields, what follows)
+    let rows = [
+        ("first.example:443", "", ""),
+        ("then.example:443", "", ""),
+        ("hopes.example:80", "", hoped_for),
+        ("[::1]:443", "Proxy-Connection: keep-alive\r\nUser-Agent: x\r\n", ""),
+        ("body.example:443", "Content-Length: 3\r\n", "abc"),
+    ];
+    for (target, fields, more) in rows {
+        let mut client = proxy.connect();
+        if target.starts_with("then") {
+            assert_eq!(client.get("/before").status, 200);
+        }
+        client.send(format!("CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n{fields}\r\n{more}"));
+        let reply = client.reply();
+        assert_eq!((reply.status, reply.field("connection")), (405, Some("close")), "{target}");
+        assert!(reply.field("allow").is_some_and(|allow| allow.contains("GET")), "{:?}", reply.lines);
+        assert!(client.is_closed(), "{target}");
+        let line = proxy.access(target);
+        let asked = [("method", "CONNECT"), ("host", target), ("path", target), ("proto", "HTTP/1.1")];
+        assert!(line.has(&asked), "{}", line.raw);
+        assert!(line.has(&[("outcome", "refused"), ("reason", "denied")]), "{}", line.raw);
+        assert_eq!(line.json["status"], 405, "{}", line.raw);
+        assert_eq!(reply.field("x-request-id"), line.json["request_id"].as_str(), "{}", line.raw);
+        assert!(line.json["pool"].is_null() && line.attempts().is_empty(), "{}", line.raw);
+    }
+    assert!(origin.traffic().iter().all(|seen| seen.target == "/before"), "what follows is no request");
+}
+
+#[test]
 fn member_that_cannot_be_dialled_leaves_an_answer_that_says_so() {
     let dead = Origin::stopped();
     let proxy = Proxy::start(&pool_config(&[&dead], ""));

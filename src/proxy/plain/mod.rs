@@ -57,7 +57,7 @@ fn goes_on(name: &str) -> bool {
     !stays
 }
 
-/// Serves a plain request, whose header was read; returns the connection where it can have another.
+/// Serves a plain request, or a CONNECT, which is refused; its header was read. Returns the connection where it can have another.
 pub async fn serve(
     proxy: &Proxy,
     members: &TransportConnector,
