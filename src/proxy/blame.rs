@@ -65,6 +65,22 @@ pub fn refuses_certificate(error: &Error) -> bool {
     matches!(said, Some(rustls::Error::AlertReceived(alert)) if alerts.contains(alert))
 }
 
+/// Whether a connection ended in the middle of an answer's header. Pingora says how much of one there was in words alone.
+pub fn breaks_off_in_a_header(error: &Error) -> bool {
+    const WORDS: &str = "while reading response headers, bytes already read: ";
+    let mut error = error;
+    loop {
+        let said = error.context.as_ref().and_then(|context| context.as_str().strip_prefix(WORDS));
+        if let Some(bytes) = said {
+            return bytes != "0";
+        }
+        match error.cause.as_deref().and_then(|cause| cause.downcast_ref::<Box<Error>>()) {
+            Some(cause) => error = cause,
+            None => return false,
+        }
+    }
+}
+
 /// Judges `error` at `stage`; `cut` is what our own stream or timers ended.
 pub fn judge(error: &Error, stage: Stage, cut: Cut) -> Fault {
     match cut {
@@ -185,6 +201,23 @@ mod tests {
             assert_eq!(refuses_certificate(&error), result == AttemptResult::Tls);
             let fault = judge(&error, Stage::Exchange, Cut::None);
             assert_eq!((fault.blame, fault.result, fault.refusal), (Blame::Member, result, Some(refusal)));
+        }
+    }
+
+    #[test]
+    fn a_header_that_breaks_off_is_told_from_none() {
+        let closed = |words: &str| Error::explain(ErrorType::ConnectionClosed, words.to_owned());
+        let rows = [
+            ("while reading response headers, bytes already read: 0", false),
+            ("while reading response headers, bytes already read: 17", true),
+            ("while reading response headers", false),
+            ("", false),
+        ];
+        for (words, expected) in rows {
+            assert_eq!(breaks_off_in_a_header(&closed(words)), expected, "{words}");
+            assert_eq!(breaks_off_in_a_header(&closed(words).more_context("more").into_up()), expected, "{words}");
+            let reset = Error::because(ErrorType::ReadError, words, io::Error::from(io::ErrorKind::ConnectionReset));
+            assert_eq!(breaks_off_in_a_header(&reset), expected, "{words}");
         }
     }
 

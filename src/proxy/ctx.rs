@@ -114,6 +114,8 @@ pub struct Ctx {
     /// Bytes of the answer's body that were handed to the client's stream.
     pub(super) handed_back: u64,
     interim_answers: u32,
+    /// A header of the present attempt's answer has come, be it an interim one.
+    pub(super) attempt_is_heard: bool,
     /// All of the member's answer has been passed on.
     pub(super) answer_is_whole: bool,
     /// How long it had taken when we answered it ourselves; what follows is the client's farewell.
@@ -164,6 +166,7 @@ impl Ctx {
             passed_on: 0,
             handed_back: 0,
             interim_answers: 0,
+            attempt_is_heard: false,
             answer_is_whole: false,
             answered_after: None,
             raw: Bytes::new(),
@@ -259,6 +262,7 @@ impl Ctx {
             observed: lease.would_stand(),
         });
         self.passed_on = 0;
+        self.attempt_is_heard = false;
         self.answer_came = None;
         self.attempt_began = clock::monotonic();
         let mut lease = picked.lease;

@@ -57,7 +57,9 @@ pub fn exchanging(ctx: &mut Ctx, sent: Sent, mut error: Box<Error>, reused: bool
     // Pingora marks what failed while an answer was awaited; a connection that had gone stale may refuse the request first.
     let unsent = *error.esource() == ErrorSource::Upstream && *error.etype() == ErrorType::WriteError;
     let stale = matches!(error.retry, RetryType::ReusedOnly) || unsent;
-    let idle_race = reused && stale && !ctx.attempt_has_answer();
+    // A member that says something has taken the connection up: what breaks it off then is no race.
+    let heard = ctx.attempt_is_heard || blame::breaks_off_in_a_header(&error);
+    let idle_race = reused && stale && !heard;
     let unheard = !reused && !ctx.attempt_has_answer() && blame::refuses_certificate(&error);
     match (idle_race, unheard) {
         _ if ctx.connection.cut() == Cut::CalledAway => ctx.spent.rescues += 1,

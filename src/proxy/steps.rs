@@ -176,6 +176,7 @@ pub fn upward(ctx: &Ctx, client: &RequestHeader, up: &mut RequestHeader) -> Resu
 /// # Errors
 /// It is none that could be passed on.
 pub fn answered(session: &mut ServerSession, ctx: &mut Ctx, answer: &mut ResponseHeader) -> Result<()> {
+    ctx.attempt_is_heard = true;
     let switches = answer.status == StatusCode::SWITCHING_PROTOCOLS;
     if switches && !upgrade::is_answered(session.req_header(), answer) {
         // A server must not switch to what nobody asked for (RFC 9110 section 7.8).

@@ -281,6 +281,46 @@ fn members_that_fail_are_blamed_and_left_alike() {
 }
 
 #[test]
+fn member_that_breaks_off_what_it_began_on_a_pooled_connection_has_failed_and_lost_no_race() {
+    const HALF: &str = "HTTP/1.1 200 OK\r\nContent-";
+    const HINT: &str = "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n";
+    let both = format!("{HINT}{HALF}");
+    let rows = [("half-a-header", HALF), ("a-hint", HINT), ("both", both.as_str())];
+    let case = Case::start("retries: { attempts: 2, budget: 100% }");
+    for (what, said) in rows {
+        let answer = Answer::raw(vec![bytes(said), Step::Close]);
+        for (folder, way) in [("plain", ""), ("other", GENERAL)] {
+            for (method, attempts) in [("GET", 2), ("POST", 1)] {
+                let path = format!("/{folder}/{method}/{what}");
+                case.origins.iter().for_each(|origin| origin.when(When::path(&path), answer.clone()));
+                let head = format!("{method} {path} HTTP/1.1\r\nHost: shop.example\r\n");
+                let Sight { members, line, .. } = case.exchange(&head, way, &path);
+                let tried = line["attempts"].as_array().expect("a list");
+                assert_eq!((members.len(), tried.len()), (attempts, attempts), "{path}: {line}");
+                assert_eq!(tried[0]["reused"], true, "{path}: {line}");
+                assert!(tried.iter().all(|attempt| attempt["result"] == "reset"), "{path}: {line}");
+                assert!(attempts == 1 || tried[0]["member"] != tried[1]["member"], "{path}: {line}");
+                assert_eq!(line["status"], 502, "{path}: {line}");
+            }
+        }
+    }
+}
+
+#[test]
+fn member_that_breaks_off_on_a_pooled_connection_is_held_to_account_by_both() {
+    for (folder, way) in [("plain", ""), ("other", GENERAL)] {
+        let case = Case::start("passive: { eject: { consecutive: 1 } }\nretries: { attempts: 1 }");
+        let path = format!("/{folder}/half");
+        let answer = Answer::raw(vec![bytes("HTTP/1.1 200 OK\r\n"), Step::Close]);
+        case.origins.iter().for_each(|origin| origin.when(When::path(&path), answer.clone()));
+        let line = case.exchange(&GET.replace("{}", &path), way, &path).line;
+        assert_eq!(line["attempts"][0]["reused"], true, "{line}");
+        let first = line["attempts"][0]["member"].as_str().expect("a member").to_owned();
+        eventually("it is out", || case.proxy.member("web", &first)["ejected_because"] == "passive");
+    }
+}
+
+#[test]
 fn limits_in_time_are_the_same() {
     let case = Case::start(
         "retries: { attempts: 2, per_try_timeout: 100ms }\ndeadline: 250ms\nupstream: { read_timeout: 80ms }",
