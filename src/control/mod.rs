@@ -433,9 +433,7 @@ impl Control {
             config.passive != Passive::Off || config.rescue || Judged::of(config).by_traffic()
         };
         let attend = async |pool: Arc<Pool>, prober: Arc<Prober>, traffic: Arc<Traffic>| loop {
-            // Where nobody else may serve, they stay where they are.
-            let can_go = |member: &&Arc<Member>| pool.roster().has_others(&[member.id()]);
-            pool.take_fallen().iter().filter(can_go).for_each(|member| traffic.call_away(member));
+            traffic.call_away(&pool.take_fallen());
             for member in pool.take_doubted() {
                 match prober.hasten(pool.name(), member.id()) {
                     Some(Haste::Made { next }) => {

@@ -156,9 +156,9 @@ impl Traffic {
         self.requests.load(Relaxed)
     }
 
-    /// Calls every request away that waits for `member`. It looks through all connections.
-    pub fn call_away(&self, member: &Arc<Member>) {
-        self.guests.call_away(member);
+    /// Calls every request away that waits for one of `members`. Where there are any it looks through all connections.
+    pub fn call_away(&self, members: &[Arc<Member>]) {
+        self.guests.call_away(members);
     }
 
     /// Counts one request on `connection` until the guard is dropped.

@@ -55,7 +55,19 @@ impl Wait {
 
     /// Calls it away from the member, if it still waits for that.
     pub fn call_away(&self, member: &Arc<Member>) {
-        if self.member.compare_exchange(place(member), CALLED, SeqCst, SeqCst).is_ok() {
+        self.leave(place(member));
+    }
+
+    /// Calls it away from whichever of these members, sorted, it still waits for.
+    fn call_away_from(&self, places: &[usize]) {
+        let present = self.member.load(SeqCst);
+        if places.binary_search(&present).is_ok() {
+            self.leave(present);
+        }
+    }
+
+    fn leave(&self, member: usize) {
+        if self.member.compare_exchange(member, CALLED, SeqCst, SeqCst).is_ok() {
             self.waker.get().into_iter().for_each(Waker::wake_by_ref);
         }
     }
@@ -78,10 +90,15 @@ impl Guests {
         self.shard(id).remove(&id);
     }
 
-    /// Calls every request away that waits for this member.
-    pub(super) fn call_away(&self, member: &Arc<Member>) {
+    /// Calls every request away that waits for one of these members.
+    pub(super) fn call_away(&self, members: &[Arc<Member>]) {
+        if members.is_empty() {
+            return;
+        }
+        let mut places: Vec<usize> = members.iter().map(place).collect();
+        places.sort_unstable();
         for shard in &self.0 {
-            lock(shard).values().for_each(|connection| connection.wait().call_away(member));
+            lock(shard).values().for_each(|connection| connection.wait().call_away_from(&places));
         }
     }
 

@@ -4,7 +4,10 @@
 //! Evidence may come with every request, so a member is called for once, by an atomic, until somebody has looked into it.
 //! Not here: what is evidence (`proxy`), how often a probe may be hastened (`probe`), who looks (`control`).
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{
+    AtomicBool, AtomicU64,
+    Ordering::{Relaxed, SeqCst},
+};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -18,6 +21,8 @@ pub(super) struct Calls {
     stirred: Notify,
     /// Members that requests are to leave; each is there once.
     fallen: Mutex<Vec<Arc<Member>>>,
+    /// Some had nowhere to go, and nobody has been there since.
+    stranded: AtomicBool,
 }
 
 /// Of a member: whether traffic doubts it.
@@ -69,9 +74,20 @@ impl Pool {
         self.calls.stirred.notify_one();
     }
 
-    /// The members that requests are to leave since this was asked last.
+    /// The members that requests are to leave since this was asked last. Where nobody else answers they stay where they are;
+    /// once somebody does again, all are to leave whose member does not, also those that were sent there meanwhile.
     pub fn take_fallen(&self) -> Vec<Arc<Member>> {
-        std::mem::take(&mut *self.calls.fallen.lock().unwrap_or_else(PoisonError::into_inner))
+        let fallen = std::mem::take(&mut *self.calls.fallen.lock().unwrap_or_else(PoisonError::into_inner));
+        // Only now: who fell was shown first.
+        let roster = self.roster();
+        if !roster.somebody_answers() {
+            self.calls.stranded.fetch_or(!fallen.is_empty(), SeqCst);
+            return Vec::new();
+        }
+        if self.calls.stranded.swap(false, SeqCst) {
+            return roster.members().iter().filter(|member| member.has_fallen()).cloned().collect();
+        }
+        fallen
     }
 
     /// Resolves when there may be someone to take; at once where there was since the last time.

@@ -431,7 +431,11 @@ impl Pool {
                 let (judged, live) = (&board.health.members()[index], &board.members[index]);
                 live.tally().verdict_becomes(to, judged.cause());
                 self.look_for_fall(board, member);
+                if to == Verdict::Healthy {
+                    self.calls.stir();
+                }
             }
+            Change::Admin { to: Admin::Enabled, .. } => self.calls.stir(),
             _ => {}
         }
     }
@@ -442,8 +446,11 @@ impl Pool {
         let Some(index) = board.health.index_of(id) else { return };
         let (judged, live) = (&board.health.members()[index], &board.members[index]);
         let falls = judged.verdict() == Verdict::Unhealthy && judged.class() == Some(Class::Unreachable);
-        if !live.set_fallen(falls) && falls {
-            self.call_away_from(live);
+        match (live.set_fallen(falls), falls) {
+            (false, true) => self.call_away_from(live),
+            // Requests may have waited for anyone who answers.
+            (true, false) => self.calls.stir(),
+            (true, true) | (false, false) => {}
         }
     }
 

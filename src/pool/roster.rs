@@ -153,6 +153,11 @@ impl Roster {
         self.balancer.candidates().iter().any(|c| !tried.contains(&self.members[c.index].id()))
     }
 
+    /// Whether anyone may be picked who is not known not to answer.
+    pub fn somebody_answers(&self) -> bool {
+        self.balancer.candidates().iter().any(|c| !self.members[c.index].has_fallen())
+    }
+
     /// From now on the pool knows how many requests all have together who may be picked here, if that is asked for. `last`
     /// is the roster before this one.
     pub(super) fn count_candidates(&self, last: Option<&Roster>) {

@@ -287,7 +287,7 @@ impl Ctx {
         wait.begins(member);
         // It may have fallen between the pick and now. Who was picked in spite of that is waited for.
         let fell = lease.standing() == Standing::Healthy && member.has_fallen();
-        if fell && pool.live.roster().has_others(&[member.id()]) {
+        if fell && pool.live.roster().somebody_answers() {
             wait.call_away(member);
         }
     }

@@ -183,6 +183,48 @@ fn nobody_is_called_away_where_there_is_nowhere_to_go() {
     assert_eq!(held.traffic_count(), 1);
 }
 
+#[test]
+fn requests_that_had_nowhere_to_go_are_rescued_when_somebody_answers_again() {
+    for keys in ["", "on_all_unhealthy: fail"] {
+        let scene = Scene::new(keys);
+        scene.good.when(When::probe(), Answer::hang());
+        scene.proxy.await_standing(&scene.good, "ejected");
+        let mut clients = both_sent(&scene.proxy);
+        eventually("both wait where nobody else answers", || scene.gate.waiting() == 2);
+        scene.held.when(When::probe(), Answer::hang());
+        scene.proxy.await_mode(if keys.is_empty() { "fallback" } else { "down" });
+        scene.good.when(When::probe(), Answer::status(200));
+        // The gate is shut, and their member still does not answer.
+        clients.iter_mut().for_each(|client| assert_eq!(client.reply().text(), "good", "{keys}"));
+        scene.proxy.settle_access_log("/sentinel");
+        let lines: Vec<_> = scene.proxy.access_log().into_iter().filter(|line| line.text("path") == "/held").collect();
+        assert_eq!(lines.len(), 2);
+        for line in lines {
+            assert_eq!(line.tried(), [scene.held.address(), scene.good.address()], "{}", line.raw);
+            // Nobody was sent to the other one before it answered.
+            let (first, second) = (&line.attempts()[0], &line.attempts()[1]);
+            assert_eq!((&first["result"], &second["standing"]), (&"rescued".into(), &"healthy".into()), "{}", line.raw);
+        }
+        scene.gate.open();
+    }
+}
+
+#[test]
+fn requests_that_the_fallback_sent_to_the_dead_are_rescued_when_somebody_answers_again() {
+    let ((dead, at_dead), (back, at_back)) = (holding(), holding());
+    let proxy = Proxy::start(&config_of(&[dead.to_string(), back.to_string()], KEYS));
+    proxy.await_all_healthy();
+    [&dead, &back].iter().for_each(|origin| origin.when(When::probe(), Answer::hang()));
+    proxy.await_mode("fallback");
+    let mut clients = both_sent(&proxy);
+    eventually("one waits at each", || (at_dead.waiting(), at_back.waiting()) == (1, 1));
+    back.when(When::probe(), Answer::status(200));
+    eventually("both wait at the one that is back", || at_back.waiting() == 2);
+    at_back.open();
+    clients.iter_mut().for_each(|client| assert_eq!(client.reply().text(), "stays"));
+    at_dead.open();
+}
+
 /// A member in this tier.
 fn in_tier(origin: &Origin, tier: u8) -> String {
     format!("{{ address: \"{}\", tier: {tier} }}", origin.address())
