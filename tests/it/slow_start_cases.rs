@@ -82,8 +82,9 @@ fn every_policy_that_shares_goes_by_it_and_a_hash_does_not() {
         proxy.reload(&with(&origins, &format!("slow_start: 24h\nbalance: {balance}")));
         counts(&proxy, &origins, base, count)[2]
     };
-    // One request at a time finds everybody idle: the lightest score is that of a whole weight.
-    assert_eq!(after("least_requests", "/least", 60), 0);
+    // One request at a time finds everybody idle, mostly: who is, serves when it is its turn.
+    let idle = after("least_requests", "/least", 63);
+    assert!((1..=9).contains(&idle), "about 3 of 63: {idle}");
     let drawn = after("random", "/random", 630);
     assert!((6..=60).contains(&drawn), "about 30 of 630: {drawn}");
     assert_eq!(after("{ fastest: { latency_sensitivity: 1h } }", "/fastest", 63), 3);

@@ -224,9 +224,13 @@ impl Proxy {
 
     /// The id of the latest event, where there is one and the API tells whoever asks.
     fn last_event(&self) -> Option<u64> {
-        let reply = client::try_request(self.admin?, "GET", "/api/v1/events?limit=1", &["Host: localhost"], "").ok()?;
-        let shown = (reply.status == 200).then(|| reply.json())?;
-        shown["last_id"].as_u64().filter(|id| *id > 0)
+        self.shown("/api/v1/events?limit=1")?["last_id"].as_u64().filter(|id| *id > 0)
+    }
+
+    /// What the API shows, where it does so to whoever asks.
+    fn shown(&self, path: &str) -> Option<Value> {
+        let reply = client::try_request(self.admin?, "GET", path, &["Host: localhost"], "").ok()?;
+        (reply.status == 200).then(|| reply.json())
     }
 
     /// Every line on stderr so far.
@@ -296,6 +300,14 @@ impl Proxy {
         self.signal("HUP");
         let line = self.await_log("a reload", mark, |line| line.text("kind") == "reload");
         assert!(!line.is_error(), "refused: {}", line.raw);
+        // The line may be of the watcher, who was quicker; ours would be taken for that of the next reload then.
+        eventually("the reload that was asked for", || self.last_cause().is_none_or(|cause| cause == "signal"));
+    }
+
+    /// Who wanted the latest reload, where the API tells whoever asks.
+    fn last_cause(&self) -> Option<String> {
+        let shown = self.shown("/api/v1/reload")?;
+        shown["last"]["cause"].as_str().map(str::to_owned)
     }
 
     /// Rewrites, has it reloaded by the API, and returns the report.
