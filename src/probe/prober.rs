@@ -54,6 +54,16 @@ pub enum Haste {
     },
 }
 
+impl Haste {
+    /// What comes of the wish at `now`, where a probe was hastened `last`: one of them in each `interval` is enough.
+    pub(crate) fn after(last: Option<Duration>, interval: Duration, now: Duration) -> Haste {
+        match last.map(|last| last + interval).filter(|before| now < *before) {
+            Some(before) => Haste::TooSoon { before },
+            None => Haste::Made { next: now + interval },
+        }
+    }
+}
+
 impl Prober {
     /// A prober that follows nobody yet; at most `places` probes are in flight at once, and no more than are allowed.
     pub fn start(places: usize, allowance: Allowance) -> io::Result<Prober> {
@@ -166,12 +176,12 @@ impl Prober {
         let (now, member) = (clock::monotonic(), (pool.into(), member));
         let mut posts = self.posts();
         let interval = posts.of(&member)?.interval_of(&member)?;
-        if let Some(at) = posts.hastened.get(&member).filter(|at| now < **at + interval) {
-            return Some(Haste::TooSoon { before: *at + interval });
+        let haste = Haste::after(posts.hastened.get(&member).copied(), interval, now);
+        if let Haste::Made { .. } = haste {
+            posts.of(&member)?.now.notify_one();
+            posts.hastened.insert(member, now);
         }
-        posts.of(&member)?.now.notify_one();
-        posts.hastened.insert(member, now);
-        Some(Haste::Made { next: now + interval })
+        Some(haste)
     }
 
     /// When the next probe of a member starts, in monotonic time.

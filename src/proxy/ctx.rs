@@ -10,16 +10,16 @@ use bytes::Bytes;
 
 use super::blame::Fault;
 use super::evidence::{self, Evidence};
+use super::left::Left;
 use super::pick::{self, Picked};
 use super::refusal::Refusal;
 use super::retry::{RESCUES, Spent};
 use super::sticky::Claim;
 use crate::clock;
 use crate::composite::Door;
-use crate::config::Passive;
 use crate::health::{MemberId, Standing, Window};
 use crate::listener::{Connection, InFlight, Terms};
-use crate::pool::{self, InUse, Judged, Lease};
+use crate::pool::{self, InUse, Lease};
 use crate::snapshot::{Served, Snapshot};
 use crate::telemetry::metrics::RouteCounts;
 use crate::telemetry::{AccessLog, Attempt, AttemptResult, Pick};
@@ -93,9 +93,7 @@ pub struct Ctx {
     /// Whether it asks for another protocol.
     pub asks_for_tunnel: bool,
     /// Members that failed it.
-    pub tried: Vec<MemberId>,
-    /// Of those, the ones that could not be dialled, or were left as not answering.
-    pub refused: Vec<MemberId>,
+    pub left: Left,
     /// What retries have used up.
     pub spent: Spent,
     /// What was answered by us, or should be.
@@ -152,8 +150,7 @@ impl Ctx {
             waits_since: None,
             queued: Duration::ZERO,
             asks_for_tunnel: false,
-            tried: Vec::new(),
-            refused: Vec::new(),
+            left: Left::default(),
             spent: Spent::default(),
             refusal: None,
             fault: None,
@@ -292,11 +289,9 @@ impl Ctx {
         }
     }
 
-    /// Whom the next pick leaves out: those that failed this request. Where they are all there is, one that answered badly
-    /// may be asked again (whether to was decided before); one that cannot be dialled may not: nothing changes so fast.
+    /// Whom the next pick leaves out.
     pub fn avoided(&self) -> &[MemberId] {
-        let others = |pool: &Arc<Served>| pool.live.roster().has_others(&self.tried);
-        if self.tried.is_empty() || self.pool.as_ref().is_some_and(others) { &self.tried } else { &self.refused }
+        self.left.avoided(|left| self.pool.as_ref().is_some_and(|pool| pool.live.roster().has_others(left)))
     }
 
     /// Nobody could be picked: the line says how the pool stood, unless it has attempts to tell of.
@@ -354,17 +349,8 @@ impl Ctx {
 
     /// Tells the pool what the attempt that has `lease` says of its member.
     pub fn testify(&self, now: Duration, lease: &Lease, evidence: Evidence) {
-        let Some(pool) = &self.pool else { return };
-        let judged = Judged::of(&pool.config);
-        match evidence {
-            Evidence::Failure(reason) => {
-                if pool.config.passive != Passive::Off {
-                    pool.live.doubt(now, lease.member());
-                }
-                pool.live.fails(now, lease, reason, judged);
-            }
-            Evidence::Success => pool.live.succeeds(now, lease, judged),
-            Evidence::Nothing => {}
+        if let Some(pool) = &self.pool {
+            evidence::testify(now, pool, lease, evidence);
         }
     }
 

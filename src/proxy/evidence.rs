@@ -1,12 +1,17 @@
-//! What an attempt says of its member: the one match that decides it (health.md §6, case C12). Pure.
+//! What an attempt says of its member: the one match that decides it (health.md §6, case C12), and the pool that is told.
 //!
 //! An attempt says one thing: when its answer's header comes, or when it fails before that. What breaks later says
 //! nothing: a stream that ends is as often its client's doing, and the answer itself was one.
 //!
 //! Not here: whose fault a failure was ([`blame`](super::blame)), and what comes of evidence (`pool`, `health`).
 
+use std::time::Duration;
+
 use super::blame::{Blame, Fault};
+use crate::config::Passive;
 use crate::health::{Failure, Reason};
+use crate::pool::{Judged, Lease};
+use crate::snapshot::Served;
 use crate::telemetry::AttemptResult;
 
 /// What an attempt says of its member.
@@ -51,6 +56,22 @@ pub fn of_failure(fault: Fault, came: Came) -> Evidence {
         (Blame::Member, Came::Short) => {
             reason(fault.result).map_or(Evidence::Nothing, |reason| Evidence::Failure(Failure { reason, status: None }))
         }
+    }
+}
+
+/// Tells `pool` what the attempt that has `lease` says of its member: to whoever ejects or would, and, unless `passive` is
+/// off, to whoever probes.
+pub fn testify(now: Duration, pool: &Served, lease: &Lease, evidence: Evidence) {
+    let judged = Judged::of(&pool.config);
+    match evidence {
+        Evidence::Failure(failure) => {
+            if pool.config.passive != Passive::Off {
+                pool.live.doubt(now, lease.member());
+            }
+            pool.live.fails(now, lease, failure, judged);
+        }
+        Evidence::Success => pool.live.succeeds(now, lease, judged),
+        Evidence::Nothing => {}
     }
 }
 

@@ -148,16 +148,7 @@ fn settle(ctx: &mut Ctx, mut error: Box<Error>, fault: Fault, replay: Replay, by
     ctx.fault = Some(fault);
     ctx.refusal = fault.refusal.filter(|_| !ctx.answer_has_begun());
     match (next, lease) {
-        (Next::Another, Some(lease)) => {
-            ctx.tried.push(lease.member().id());
-            if fault.result == AttemptResult::Rescued {
-                // It has waited here for a while: who could not be dialled before may be there again, and this one is not.
-                ctx.refused.clear();
-            }
-            if fault.stage == Stage::Connect || fault.result == AttemptResult::Rescued {
-                ctx.refused.push(lease.member().id());
-            }
-        }
+        (Next::Another, Some(lease)) => ctx.left.note(lease.member().id(), fault),
         (Next::SameAfresh, lease) => ctx.again = lease,
         (Next::Stop, _) | (Next::Another, None) => {}
     }

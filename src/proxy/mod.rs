@@ -5,7 +5,7 @@
 //! route; [`authority`], [`framing`] and [`nominations`] say what is well formed), [`key`] (what it goes by), [`sticky`] (whom its client is bound to; [`cookies`] finds that), [`choose`] and [`pick`] (a member, or a wait for one), [`peer`], [`connector`] and [`dial`] (how
 //! Pingora is told to reach it), [`headers`] (what goes up and what comes down), [`upgrade`] (who may have another protocol,
 //! and [`member_end`] the stream to a member for it), [`failure`] (what follows a failed attempt: [`blame`] says whose fault it
-//! was, [`evidence`] what an attempt says of its member, [`retry`] whether to try again), [`refusal`] and [`published`] (answers
+//! was, [`evidence`] what an attempt says of its member, [`retry`] whether to try again, [`left`] whom not to ask again), [`refusal`] and [`published`] (answers
 //! of our own), [`ctx`] (what a request knows of itself), [`line`](mod@line) (what the log will say of it).
 //! [`foresee`](mod@foresee) goes the same steps for a request that nobody has sent.
 //!
@@ -20,7 +20,7 @@ mod cookies;
 mod ctx;
 mod dial;
 mod engine;
-mod evidence;
+pub(crate) mod evidence;
 mod failure;
 mod follow;
 mod foresee;
@@ -28,6 +28,7 @@ mod framing;
 mod headers;
 mod hooks;
 mod key;
+pub(crate) mod left;
 mod line;
 mod max_forwards;
 mod member_end;

@@ -94,7 +94,7 @@ pub fn upward(pool: &Served, up: &mut RequestHeader) -> pingora::Result<()> {
 pub fn downward(ctx: &Ctx, request: &RequestHeader, answer: &mut ResponseHeader) -> pingora::Result<()> {
     let (Some(pool), Some(lease)) = (&ctx.pool, &ctx.lease) else { return Ok(()) };
     let Some((sticky, signer)) = binds(pool) else { return Ok(()) };
-    let Some(why) = binding(ctx.claim, lease, &ctx.tried) else { return Ok(()) };
+    let Some(why) = binding(ctx.claim, lease, ctx.left.all()) else { return Ok(()) };
     let is_secure = match sticky.secure {
         Secure::Always => true,
         Secure::Never => false,

@@ -21,8 +21,8 @@ pub(super) enum Item {
     Failback,
     /// The next request of this kind comes.
     Request { traffic: usize },
-    /// An attempt ends.
-    Attempt { request: usize },
+    /// An attempt ends, unless it was called away.
+    Attempt { request: usize, number: u64 },
 }
 
 /// The list of it.

@@ -1,9 +1,10 @@
 //! A scenario in virtual time: what the real pools, routes, schedules and retries do when members behave as it says.
 //!
 //! Nothing here decides: verdicts, standings and picks are those of [`Pool`](crate::pool::Pool), failover that of a route's
-//! switch, the times of probes those of the prober's timetable, retries those of the proxy. What is made up is the world
-//! around them: members that answer as the story says, requests at an even rate, and a clock that goes from one thing to the
-//! next without waiting. So a day takes seconds, and the same seed gives the same history to the byte.
+//! switch, the times of probes those of the prober's timetable, retries and what attempts say of members those of the proxy.
+//! What is made up is the world around them: members that answer as the story says, requests at an even rate, and a clock
+//! that goes from one thing to the next without waiting. So a day takes seconds, and the same seed gives the same history to
+//! the byte.
 //!
 //! Not here: how a scenario is read (`config::scenario`), who asks for it (`cli`). Not simulated: the network, bodies, queues,
 //! limits on connections, and probes that several pools share.

@@ -11,6 +11,7 @@ use crate::config::scenario::{Latency, Manner, Scenario, address_of};
 use crate::config::{self, Probe};
 use crate::health::{Admin, MemberId, Mode, Pace, Sample, Standing};
 use crate::pool::{Pool, Roster};
+use crate::probe::Haste;
 use crate::probe::schedule::{Ask, Last, Tempo, Timetable};
 use crate::snapshot::{Located, Served, Source};
 
@@ -58,6 +59,12 @@ struct Post {
     last: Option<Last>,
     due: Duration,
     doubts: bool,
+    /// When traffic last had a probe hastened.
+    hastened: Option<Duration>,
+    /// Whether the member is probed at all.
+    is_kept_up: bool,
+    /// Another is wanted as soon as that under way is over.
+    is_wanted: bool,
 }
 
 /// A probe under way.
@@ -104,6 +111,9 @@ impl Stand {
                     last: None,
                     due: Duration::ZERO,
                     doubts: false,
+                    hastened: None,
+                    is_kept_up: false,
+                    is_wanted: false,
                 },
                 flaps: 0,
                 standings: Track::new(None),
@@ -244,8 +254,37 @@ impl Stand {
         let Some(heard) = self.served.live.report(now, id, fingerprint, sample) else { return };
         self.seats[member].post.doubts = heard.pace == Pace::Fast;
         let Some(tempo) = self.tempo(now, member) else { return };
-        let due = self.seats[member].post.timetable.next(tempo, last, 1.0, fastrand::f64());
+        let post = &mut self.seats[member].post;
+        let due = post.timetable.next(tempo, last, 1.0, fastrand::f64());
+        let due = if std::mem::take(&mut post.is_wanted) { now } else { due };
         self.plan(due, member, agenda);
+    }
+
+    /// Traffic has met the member with this id failing: whoever is in doubt by now is probed at once, as far as that may be.
+    pub(super) fn look_into(&mut self, now: Duration, id: MemberId, agenda: &mut Agenda) {
+        let Some(interval) = self.config().probe.as_ref().map(|probe| probe.interval) else { return };
+        let haste = |post: &Post| Haste::after(post.hastened, interval, now);
+        // The pool is not asked with each failure of one whose probe was hastened already.
+        let post = &self.seats[self.places[id.0 as usize]].post;
+        if matches!(haste(post), Haste::TooSoon { .. }) {
+            return;
+        }
+        for doubted in self.served.live.take_doubted() {
+            let member = self.places[doubted.id().0 as usize];
+            let post = &mut self.seats[member].post;
+            match haste(post) {
+                _ if !post.is_kept_up => {}
+                Haste::TooSoon { before } => doubted.rest_until(before),
+                Haste::Made { next } => {
+                    post.hastened = Some(now);
+                    doubted.rest_until(next);
+                    match post.flight {
+                        Some(_) => post.is_wanted = true,
+                        None => self.plan(now, member, agenda),
+                    }
+                }
+            }
+        }
     }
 
     /// Writes down how everyone stands. True where that is another than before.
@@ -313,6 +352,7 @@ impl Stand {
         let is_probed = seat.who.and_then(|(id, _)| admin(id)).is_some_and(|admin| admin != Admin::Disabled);
         let post = &mut seat.post;
         (post.flight, post.last, post.doubts) = (None, None, false);
+        (post.hastened, post.is_kept_up, post.is_wanted) = (None, is_probed, false);
         match is_probed {
             true => self.plan(now, member, agenda),
             false => post.round += 1,

@@ -163,7 +163,7 @@ impl<'s> World<'s> {
                 self.note_next(traffic);
                 self.request(traffic);
             }
-            Item::Attempt { request } => self.attempt_ended(request),
+            Item::Attempt { request, number } => self.attempt_ends(request, number),
         }
     }
 
@@ -204,7 +204,7 @@ impl<'s> World<'s> {
     }
 
     /// Something may have changed in a pool: it is written down, and whoever waited looks.
-    fn settle(&mut self, pool: usize) {
+    pub(super) fn settle(&mut self, pool: usize) {
         self.chronicle.listen(self.now);
         let stand = &mut self.stands[pool];
         if stand.is_other() {
@@ -216,6 +216,7 @@ impl<'s> World<'s> {
             self.agenda.note(at, Item::Failback);
         }
         self.failback = failback;
+        self.rescue(pool);
         if !self.waiting.is_empty() {
             self.look_again();
         }

@@ -140,6 +140,12 @@ fn four(story: &str) -> Run {
     simulate::run(&read(&format!("{FOUR}story: [{story}]\n"))).remove(0)
 }
 
+/// The same with more keys of the pool.
+fn four_with(keys: &str, story: &str) -> Run {
+    let text = FOUR.replace("probe:", &format!("{keys}, probe:"));
+    simulate::run(&read(&format!("{text}story: [{story}]\n"))).remove(0)
+}
+
 #[test]
 fn the_same_seed_gives_the_same_to_the_byte_and_another_does_not() {
     let scenario = read(&format!("{FOUR}story: [{{ at: 1m, member: \"10.0.0.2:80\", does: flap 3s/4s }}]\n"));
@@ -150,17 +156,116 @@ fn the_same_seed_gives_the_same_to_the_byte_and_another_does_not() {
 
 #[test]
 fn a_dead_member_is_out_within_the_time_that_its_probe_promises_and_nobody_notices_afterwards() {
-    let run = four("{ at: 1m, member: \"10.0.0.2:80\", does: refuse }");
-    let totals = sum(&run);
-    // health.md, section 2: interval + (k - 1) × max(fast, d) + d; the fast interval is 1 s.
-    let told = run.timeline.iter().find(|entry| entry.event.to.as_deref() == Some("unhealthy")).expect("it fell");
-    let after = told.at.as_secs_f64() - 60.0;
-    assert!((1.0..=3.1).contains(&after), "{after}");
-    // Every fourth of 40 a second until then, each of which goes elsewhere.
-    let expected = (after * 10.0) as u64;
-    assert!(totals.to_ill.abs_diff(expected) <= 1 && totals.failed == 0, "{totals:?}, not {expected}");
-    assert_eq!((totals.retries, totals.ejections, totals.capped), (totals.to_ill, 1, 0));
-    assert!(totals.ill_serving.as_secs_f64() - after < 0.001 && totals.well_ejected.is_zero());
+    // health.md, section 2: interval + (k - 1) × max(fast, d) + d; the fast interval is 1 s, or a tenth less. Traffic takes the
+    // first interval out of it: every fourth of 40 a second meets the member.
+    for (passive, least, most) in [("off", 1.0, 3.1), ("hasten", 0.9, 1.11)] {
+        let run = four_with(&format!("passive: {passive}"), "{ at: 1m, member: \"10.0.0.2:80\", does: refuse }");
+        let totals = sum(&run);
+        let told = run.timeline.iter().find(|entry| entry.event.to.as_deref() == Some("unhealthy")).expect("it fell");
+        let after = told.at.as_secs_f64() - 60.0;
+        assert!((least..=most).contains(&after), "{passive}: {after}");
+        // Every fourth of 40 a second until then, each of which goes elsewhere.
+        let expected = (after * 10.0) as u64;
+        assert!(totals.to_ill.abs_diff(expected) <= 1 && totals.failed == 0, "{totals:?}, not {expected}");
+        assert_eq!((totals.retries, totals.ejections, totals.capped), (totals.to_ill, 1, 0));
+        assert!(totals.ill_serving.as_secs_f64() - after < 0.001 && totals.well_ejected.is_zero());
+    }
+}
+
+/// Four whose ports stay open whatever they answer: probes by TCP pass.
+fn open_ports(keys: &str, story: &str) -> Run {
+    let text = FOUR.replace("probe: { path: /,", &format!("{keys}, probe: {{ kind: tcp,"));
+    simulate::run(&read(&format!("{text}story: [{story}]\n"))).remove(0)
+}
+
+#[test]
+fn traffic_has_a_member_probed_once_in_each_interval_and_where_it_may_ejects_it() {
+    let story = "{ at: 1m, member: \"10.0.0.2:80\", does: status 503 }";
+    let [off, hasten, eject] = ["off", "hasten", "{ eject: { consecutive: 3, base: 1h, max: 1h } }"]
+        .map(|passive| open_ports(&format!("passive: {passive}"), story));
+    let totals = [&off, &hasten, &eject].map(sum);
+    // Four minutes of it, and an interval of 2 s; the request after that meets the member up to 0.1 s later.
+    assert!((114..=120).contains(&(totals[1].probes - totals[0].probes)), "{totals:?}");
+    // A probe that passes ejects nobody, however soon it is made; whoever is out is asked for no more.
+    assert_eq!(totals.clone().map(|totals| totals.ejections), [0, 0, 1]);
+    assert_eq!([totals[0].failed, totals[2].failed], [totals[1].failed, 3], "{totals:?}");
+    assert_eq!(eject.pools[0].members[1].standings.last(), Some(Standing::Ejected));
+    // A 500 may be the request's doing.
+    let answers_500 = "{ at: 1m, member: \"10.0.0.2:80\", does: status 500 }";
+    assert_eq!(sum(&open_ports("passive: { eject: { consecutive: 1 } }", answers_500)).ejections, 0);
+    // One cap for all, and in the fallback nobody is charged.
+    let all =
+        open_ports("passive: { eject: { consecutive: 2, base: 10s } }", "{ at: 1m, member: all, does: status 503 }");
+    assert!(all.pools[0].modes.times(|mode| mode == Mode::Capped) > 0, "{:?}", all.pools[0].totals);
+    assert!(all.pools[0].modes.times(|mode| mode == Mode::Fallback) > 0, "{:?}", all.pools[0].totals);
+}
+
+#[test]
+fn an_ejection_by_traffic_ends_when_its_time_is_over_and_the_next_is_longer() {
+    let run = open_ports(
+        "passive: { eject: { consecutive: 2, base: 10s } }",
+        "{ at: 1m, member: \"10.0.0.2:80\", does: status 503 }",
+    );
+    let spans = run.pools[0].members[1].standings.spans(std::time::Duration::from_secs(300));
+    let out: Vec<u64> = spans
+        .filter(|(.., stood)| *stood == Some(Standing::Ejected))
+        .map(|(from, to, _)| (to - from).as_secs())
+        .collect();
+    assert_eq!(out[..4], [10, 20, 30, 40], "{out:?}");
+    // Nobody probes: the first success ends the fallback, as with the proxy.
+    let text = FOUR.replace(
+        "probe: { path: /, interval: 2s, timeout: 1s, consecutive: { failures: 2, passes: 1 } }",
+        "passive: { eject: { consecutive: 2, base: 1s } }",
+    );
+    let story = "story: [{ at: 1m, member: all, does: refuse, for: 30s }]\n";
+    let run = simulate::run(&read(&format!("{text}{story}"))).remove(0);
+    let pool = &run.pools[0];
+    assert!(
+        pool.modes.times(|mode| mode == Mode::Fallback) > 0 && pool.modes.last() == Mode::Normal,
+        "{:?}",
+        pool.totals
+    );
+}
+
+#[test]
+fn whoever_waits_for_a_member_that_falls_goes_elsewhere_unless_rescue_is_off() {
+    let story = "{ at: 1m, member: \"10.0.0.2:80\", does: freeze, for: 2m }";
+    let slowest = |totals: &Totals| totals.times.quantile(1000).expect("requests").as_secs();
+    let (rescued, stays) = (sum(&four(story)), sum(&four_with("rescue: false", story)));
+    // health.md, section 2, with a timeout of 1 s: 2 + 1 + 1 and what an answer takes.
+    assert!(rescued.failed == 0 && slowest(&rescued) <= 4, "{rescued:?}");
+    assert!(slowest(&stays) >= 60, "{stays:?}");
+    // A POST was sent, and may have been taken.
+    let posts = FOUR.replace("rate: 40/s", "rate: 40/s, post_percent: 100");
+    let posts = sum(&simulate::run(&read(&format!("{posts}story: [{story}]\n"))).remove(0));
+    assert!(posts.failed > 0 && slowest(&posts) >= 60, "{posts:?}");
+}
+
+#[test]
+fn where_nobody_else_may_serve_one_stays_or_asks_again_as_in_the_proxy() {
+    let alone = |does: &str| {
+        let one = FOUR.replace(", \"10.0.0.2:80\", \"10.0.0.3:80\", \"10.0.0.4:80\"", "");
+        let story = format!("story: [{{ at: 1m, member: all, does: {does}, for: 1m }}]\n");
+        sum(&simulate::run(&read(&format!("{one}{story}"))).remove(0))
+    };
+    // Nobody to be rescued to; who refused is not dialled again; who answered badly is.
+    let (frozen, refusing, resetting) = (alone("freeze"), alone("refuse"), alone("reset"));
+    assert!(frozen.times.quantile(1000).expect("requests") >= std::time::Duration::from_secs(60), "{frozen:?}");
+    assert!(refusing.retries == 0 && refusing.failed >= 2390, "{refusing:?}");
+    assert!(resetting.retries > 0 && resetting.to_ill == resetting.failed + resetting.retries, "{resetting:?}");
+}
+
+#[test]
+fn ejection_by_traffic_that_is_tried_is_told_and_ejects_nobody() {
+    let story = "{ at: 1m, member: \"10.0.0.2:80\", does: status 503, for: 2m }";
+    let [tried, off] = ["observe: { passive: { eject: { consecutive: 2, base: 10s } } }, passive: off", "passive: off"]
+        .map(|keys| open_ports(keys, story));
+    assert_eq!((sum(&tried).failed, sum(&tried).ejections), (sum(&off).failed, 0));
+    let told: Vec<_> = tried.timeline.iter().filter(|entry| entry.event.observed).collect();
+    let first = told.first().expect("it is told");
+    assert!(first.event.message.contains("traffic: 2 failures in a row"), "{}", first.event.message);
+    // The second request that meets it, and no sooner.
+    assert!((60..61).contains(&first.at.as_secs()), "{:?}", first.at);
 }
 
 #[test]
