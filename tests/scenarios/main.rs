@@ -356,3 +356,29 @@ fn what_it_cannot_play_is_said() {
     let many = FOUR.replace("duration: 5m", "duration: 1d").replace("40/s", "90000/s");
     assert!(refused(&many).contains("requests; at most"), "{}", refused(&many));
 }
+
+#[test]
+fn what_is_not_played_is_warned_of_once_where_it_is_written() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("policy.yaml");
+    let warned = |scenario: &Scenario| lines(&scenario.advice).lines().map(str::to_owned).collect::<Vec<_>>();
+    let queues = FOUR.replace("probe:", "max_in_flight: 9, queue: { size: 3 }, probe:");
+    let remedied = "remediation: { command: [/bin/true] }";
+    let compared = format!("{queues}compare:\n  pools:\n    web: {{ queue: {{ size: 4 }}, {remedied} }}\n");
+    let scenario = read(&compared);
+    let said = warned(&scenario);
+    assert!(
+        said.len() == 2 && said[0].starts_with("a.yaml:2:") && said[0].contains("`queue` is not played"),
+        "{said:?}"
+    );
+    assert!(said[1].starts_with("a.yaml:6:") && said[1].contains("`remediation` is not played"), "{said:?}");
+
+    let path = folder.path().join("scenario.yaml");
+    fs::write(&path, &queues).expect("written");
+    fs::write(&file, format!("pools:\n  web:\n    {remedied}\n")).expect("written");
+    let said = warned(&scenario::load(&path, Some(&file), &|_| None).unwrap_or_else(|p| panic!("{}", lines(&p))));
+    assert!(said.len() == 2 && said[1].contains("policy.yaml:3:"), "{said:?}");
+    fs::write(&file, "pools:\n  web:\n    sticky: {}\n").expect("written");
+    let said = lines(&scenario::load(&path, Some(&file), &|_| None).expect_err("nobody is bound"));
+    assert!(said.contains("policy.yaml:3:5: error: in a scenario no client keeps a cookie"), "{said}");
+}

@@ -7,6 +7,7 @@
 
 mod keys;
 mod story;
+mod unplayed;
 mod words;
 
 use std::collections::BTreeMap;
@@ -51,6 +52,17 @@ pub struct Scenario {
     pub story: Vec<Turn>,
     /// What its author may want to know.
     pub advice: Vec<Problem>,
+}
+
+impl Scenario {
+    /// With `policy` too, of which `problems` were found; `None`: it cannot be used.
+    fn compare_with(&mut self, policy: Option<Policy>, problems: Problems) -> Result<(), Vec<Problem>> {
+        let problems = problems.sorted();
+        let Some(policy) = policy else { return Err(problems) };
+        self.policies.push(policy);
+        self.advice.extend(problems);
+        Ok(())
+    }
 }
 
 /// Pools and routes under a name.
@@ -169,9 +181,8 @@ pub fn load(
     let (file, text) = (path.display().to_string(), text_of(path)?);
     let mut scenario = read(&file, &text, env)?;
     if let Some(policy) = policy {
-        let other = compared(&text, &policy.display().to_string(), &text_of(policy)?, &scenario, env)?;
         scenario.policies.truncate(1);
-        scenario.policies.push(other);
+        compared(&text, &policy.display().to_string(), &text_of(policy)?, &mut scenario, env)?;
     }
     Ok(scenario)
 }
@@ -205,29 +216,30 @@ pub fn read(file: &str, text: &str, env: &dyn Fn(&str) -> Option<String>) -> Res
     if let (Some(compare), Some(laid)) = (compare, laid) {
         let mut problems = Problems::new(file);
         let policy = over(text, laid, &policy_name(&compare), &config, env, &mut problems);
-        scenario.policies.push(policy.ok_or_else(|| problems.sorted())?);
+        scenario.compare_with(policy, problems)?;
     }
     Ok(scenario)
 }
 
-/// The policy `text` of a file of its own, over the pools of the scenario whose text is `base`.
+/// Has the `scenario` whose text is `base` compared with the policy `text` of a file of its own.
 fn compared(
     base: &str,
     file: &str,
     text: &str,
-    scenario: &Scenario,
+    scenario: &mut Scenario,
     env: &dyn Fn(&str) -> Option<String>,
-) -> Result<Policy, Vec<Problem>> {
+) -> Result<(), Vec<Problem>> {
     let mut problems = Problems::new(file);
     let needs = "`pools`, with what is other in them";
     let Some(mut document) = expanded(text, needs, env, &mut problems) else { return Err(problems.sorted()) };
     let laid = document.part(&["pools"]).map(Laid::of_another_file);
     let Some(keys) = document.read::<PolicyKeys>(&mut problems) else { return Err(problems.sorted()) };
-    let config = &scenario.policies[0].config;
+    let config = scenario.policies[0].config.clone();
     let names: Vec<String> = config.pools.keys().cloned().collect();
     check_policy(&keys, &names, &scenario.policies[0].name, &mut Reading::new(document.at(), &mut problems));
     let Some(laid) = laid.filter(|_| !problems.any_error()) else { return Err(problems.sorted()) };
-    over(base, laid, &policy_name(&keys), config, env, &mut problems).ok_or_else(|| problems.sorted())
+    let policy = over(base, laid, &policy_name(&keys), &config, env, &mut problems);
+    scenario.compare_with(policy, problems)
 }
 
 /// The policy that comes of laying `laid` over the pools of the scenario `text`, whose members it must leave alone.
@@ -252,6 +264,13 @@ fn over(
             let at = at.key("pools").key(name).key("members");
             problems.error(at, "both policies have the same members; their weights, tiers and states may differ");
         }
+    }
+    let mut added = problems.none_yet();
+    unplayed::name(&config, Some(base), at, &mut added);
+    match problems.any_error() {
+        true => problems.append(added),
+        // Advice on what both have was given before.
+        false => *problems = added,
     }
     (!problems.any_error()).then(|| Policy { name: name.to_owned(), config: Arc::new(config) })
 }
@@ -351,10 +370,7 @@ fn scenario(file: &str, keys: &ScenarioKeys, config: &Config, at: At<'_>, proble
         read.problems.error(at, format!("in a scenario no {source}; write the members of \"{name}\" themselves"));
     }
     reserve_named(config, &mut read);
-    for (name, _) in config.pools.iter().filter(|(_, pool)| pool.sticky.is_some()) {
-        let place = read.at.key("pools").key(name).key("sticky").name();
-        read.problems.error_at(place, "in a scenario no client keeps a cookie, so nobody is bound; remove `sticky`");
-    }
+    unplayed::name(config, None, read.at, read.problems);
     let traffic = traffic(keys, config, duration, &mut read);
     let story = story::story(keys.story.as_deref().unwrap_or_default(), config, duration, latency, &mut read);
     Scenario {
