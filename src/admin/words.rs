@@ -18,12 +18,12 @@ pub fn level() -> ObjectBuilder {
 
 /// How a pool serves.
 pub fn mode() -> ObjectBuilder {
-    one_of(MODES.map(Mode::as_str))
+    one_of(Mode::ALL.map(Mode::as_str))
 }
 
 /// The same, where it may be absent.
 pub fn mode_or_null() -> ObjectBuilder {
-    one_of_or_null(MODES.map(Mode::as_str))
+    one_of_or_null(Mode::ALL.map(Mode::as_str))
 }
 
 /// How a pool stands as a whole.
@@ -33,12 +33,12 @@ pub fn state() -> ObjectBuilder {
 
 /// How a member stands.
 pub fn standing() -> ObjectBuilder {
-    one_of(STANDINGS.map(Standing::as_str))
+    one_of(Standing::ALL.map(Standing::as_str))
 }
 
 /// The same, where it may be absent.
 pub fn standing_or_null() -> ObjectBuilder {
-    one_of_or_null(STANDINGS.map(Standing::as_str))
+    one_of_or_null(Standing::ALL.map(Standing::as_str))
 }
 
 /// How often a probe is made.
@@ -53,12 +53,12 @@ pub fn probe_kind() -> ObjectBuilder {
 
 /// What a judge says of a member.
 pub fn verdict() -> ObjectBuilder {
-    one_of([Verdict::Unknown, Verdict::Healthy, Verdict::Unhealthy].map(Verdict::as_str))
+    one_of(Verdict::ALL.map(Verdict::as_str))
 }
 
 /// What an operator wants of a member.
 pub fn admin() -> ObjectBuilder {
-    one_of([Admin::Enabled, Admin::Draining, Admin::Disabled].map(Admin::as_str))
+    one_of(Admin::ALL.map(Admin::as_str))
 }
 
 /// Whether a pool of a route can serve.
@@ -70,19 +70,6 @@ pub fn ability() -> ObjectBuilder {
 pub fn result() -> ObjectBuilder {
     one_of(["pass", "fail", "inconclusive"])
 }
-
-const MODES: [Mode; 6] = [Mode::Down, Mode::Waiting, Mode::Fallback, Mode::Failover, Mode::Capped, Mode::Normal];
-
-const STANDINGS: [Standing; 8] = [
-    Standing::Healthy,
-    Standing::Kept,
-    Standing::Ejected,
-    Standing::Unknown,
-    Standing::Fallback,
-    Standing::Standby,
-    Standing::Draining,
-    Standing::Disabled,
-];
 
 fn one_of<const N: usize>(words: [&'static str; N]) -> ObjectBuilder {
     ObjectBuilder::new().schema_type(Type::String).enum_values(Some(words))

@@ -246,11 +246,11 @@ fn hex(text: &str) -> Option<u64> {
 }
 
 fn admin(word: &str) -> Option<Admin> {
-    [Admin::Enabled, Admin::Draining, Admin::Disabled].into_iter().find(|admin| admin.as_str() == word)
+    Admin::ALL.into_iter().find(|admin| admin.as_str() == word)
 }
 
 fn verdict(word: &str) -> Option<Verdict> {
-    [Verdict::Unknown, Verdict::Healthy, Verdict::Unhealthy].into_iter().find(|verdict| verdict.as_str() == word)
+    Verdict::ALL.into_iter().find(|verdict| verdict.as_str() == word)
 }
 
 fn reason(word: &str) -> Option<Reason> {

@@ -170,6 +170,9 @@ impl Change {
 }
 
 impl Verdict {
+    /// Every verdict.
+    pub const ALL: [Verdict; 3] = [Verdict::Unknown, Verdict::Healthy, Verdict::Unhealthy];
+
     /// The word used in logs, API and metrics.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -181,6 +184,18 @@ impl Verdict {
 }
 
 impl Standing {
+    /// Every standing, in the order in which they are listed for people.
+    pub const ALL: [Standing; 8] = [
+        Standing::Healthy,
+        Standing::Kept,
+        Standing::Ejected,
+        Standing::Unknown,
+        Standing::Fallback,
+        Standing::Standby,
+        Standing::Draining,
+        Standing::Disabled,
+    ];
+
     /// The word used in logs, API and metrics.
     pub fn as_str(self) -> &'static str {
         match self {

@@ -144,6 +144,9 @@ pub enum Admin {
 }
 
 impl Admin {
+    /// Every state.
+    pub const ALL: [Admin; 3] = [Admin::Enabled, Admin::Draining, Admin::Disabled];
+
     /// The word used in logs, API and metrics.
     pub fn as_str(self) -> &'static str {
         match self {

@@ -152,7 +152,7 @@ impl Page {
         let stands =
             |standing| pools().flat_map(|pool| &pool.members).any(|m| m.standings.times(|s| s == Some(standing)) > 0);
         let serves = |mode| pools().any(|pool| pool.modes.times(|m| m == mode) > 0);
-        let standings = STANDINGS.into_iter().filter(|standing| stands(*standing));
+        let standings = Standing::ALL.into_iter().filter(|standing| stands(*standing));
         let modes = Mode::ALL.into_iter().rev().filter(|mode| serves(*mode));
         let members = standings.map(|standing| (of_standing(standing), standing.as_str()));
         let rest = [(ILL, "ill by the story"), (TO_ILL, "attempts on ill members"), (FAILED, "failed requests")];
@@ -188,18 +188,6 @@ impl Page {
 const ILL: &str = "#333333";
 const TO_ILL: &str = "#e9a23b";
 const FAILED: &str = "#b3261e";
-
-/// In the order of the legend.
-const STANDINGS: [Standing; 8] = [
-    Standing::Healthy,
-    Standing::Kept,
-    Standing::Ejected,
-    Standing::Unknown,
-    Standing::Fallback,
-    Standing::Standby,
-    Standing::Draining,
-    Standing::Disabled,
-];
 
 /// Between times on the axis, in seconds: the first of which there are not too many.
 const STEPS: [u64; 17] =
