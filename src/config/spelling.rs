@@ -124,7 +124,10 @@ pub(super) fn shown(text: &str) -> String {
 
 /// A duration as this file writes it: `5s`, `250ms`, `1m 30s`.
 pub(super) fn spell_duration(duration: Duration) -> String {
-    humantime::format_duration(duration).to_string()
+    let (days, words) = (duration.as_secs() / (24 * 3600), humantime::format_duration(duration).to_string());
+    // 31 days are not "1month 13h 26m 24s" to anybody.
+    let is_odd = words.contains("month ") || words.contains("months ");
+    if is_odd && duration == Duration::from_secs(days * 24 * 3600) { format!("{days}days") } else { words }
 }
 
 fn is_number(text: &str) -> bool {

@@ -19,6 +19,9 @@ use crate::telemetry::AttemptResult;
 /// Clients, for pools that go by a key.
 const CLIENTS: u64 = 1000;
 
+/// Requests that are under way at most; one more is turned away, as by a proxy whose `max_connections` are all in use.
+const AT_ONCE: usize = 65_536;
+
 /// One request.
 pub(super) struct Request {
     arrived: Duration,
@@ -187,11 +190,15 @@ impl World<'_> {
 
     /// It finds its pool.
     fn enter(&mut self, place: usize, comes: Comes) {
+        let is_crowded = self.requests.count() > AT_ONCE;
         let request = self.requests.of(place);
         let ways = &self.ways[self.routes[request.traffic]];
         let rank = self.snapshot.ways[self.routes[request.traffic]].rank();
         request.pool = ways.get(rank).copied().unwrap_or_default();
         if comes == Comes::Now {
+            if is_crowded {
+                return self.leave(place, Fate::Failed);
+            }
             self.stands[request.pool].live().budget().earn();
             // Others may be in use by it too: whoever stands by for its pool, and what its composites are made of.
             self.snapshot.ways[self.routes[request.traffic]].mark_use();
@@ -307,6 +314,10 @@ impl Requests {
                 self.all.len() - 1
             }
         }
+    }
+
+    fn count(&self) -> usize {
+        self.all.len() - self.free.len()
     }
 
     fn of(&mut self, place: usize) -> &mut Request {

@@ -1,5 +1,6 @@
 //! One pool on the stage: the real one, the origins behind its members, and the posts that probe them.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,6 +21,8 @@ pub(super) struct Stand {
     place: usize,
     pub(super) served: Arc<Served>,
     seats: Vec<Seat>,
+    /// Member's name to its place.
+    names: HashMap<String, usize>,
     /// Member's id to its place: ids count up from 0.
     places: Vec<usize>,
     roster: Arc<Roster>,
@@ -120,10 +123,13 @@ impl Stand {
                 ills: Track::new(Truth::Well),
             }
         };
+        let names = served.config.members.iter().enumerate();
+        let names = names.map(|(place, member)| (member.name.clone(), place)).collect();
         let seats = served.config.members.iter().enumerate().map(seat).collect();
         let mut stand = Stand {
             place,
             seats,
+            names,
             places: Vec::new(),
             modes: Track::new(roster.mode()),
             roster,
@@ -333,9 +339,7 @@ impl Stand {
             who.collect::<Vec<_>>()
         });
         for (name, id, fingerprint) in present {
-            let Some(place) = self.served.config.members.iter().position(|member| member.name == name) else {
-                continue;
-            };
+            let Some(place) = self.names.get(&name).copied() else { continue };
             self.seats[place].who = Some((id, fingerprint));
             let id = id.0 as usize;
             if self.places.len() <= id {

@@ -355,6 +355,40 @@ fn what_it_cannot_play_is_said() {
     }
     let many = FOUR.replace("duration: 5m", "duration: 1d").replace("40/s", "90000/s");
     assert!(refused(&many).contains("requests; at most"), "{}", refused(&many));
+    let often = FOUR.replace("duration: 5m", "duration: 31d").replace("interval: 2s, timeout: 1s", "interval: 50ms");
+    assert!(refused(&often).contains("a.yaml:2:1: error: that is 214272000 probes; at most"), "{}", refused(&often));
+    let seldom = format!("{}compare: {{ pools: {{ web: {{ probe: {{ interval: 50ms, timeout: 50ms }} }} }} }}\n", FOUR);
+    let seldom = seldom.replace("duration: 5m", "duration: 31d").replace("40/s", "1/s");
+    assert!(refused(&seldom).contains("that is 214272000 probes"), "{}", refused(&seldom));
+    let long = format!("{FOUR}latency: 400y ± 400y\n");
+    assert!(refused(&long).contains("is longer than any scenario; write at most `31days`"), "{}", refused(&long));
+}
+
+#[test]
+fn what_lasts_for_a_time_is_followed_by_what_was_before() {
+    let member = |story: &str| {
+        let story: Vec<String> =
+            story.split("; ").map(|turn| format!("{{ member: \"10.0.0.2:80\", {turn} }}")).collect();
+        let run = four(&story.join(", "));
+        run.pools[0].members[1].clone()
+    };
+    let end = std::time::Duration::from_secs(300);
+    let refuses = "at: 1m, does: status 500; at: 2m, does: refuse, for: 1m";
+    assert_eq!(member(refuses).ills.time(end, |truth| truth == simulate::Truth::Ill).as_secs(), 240);
+    let disabled = "at: 1m, does: disable; at: 2m, does: enable, for: 1m";
+    assert_eq!(member(disabled).standings.last(), Some(Standing::Disabled));
+    // Only what lasts: the first is over, so it is well.
+    let again = "at: 1m, does: status 500, for: 30s; at: 2m, does: refuse, for: 1m";
+    assert_eq!(member(again).ills.time(end, |truth| truth == simulate::Truth::Ill).as_secs(), 90);
+}
+
+#[test]
+fn so_many_are_under_way_and_the_next_is_turned_away_at_once() {
+    let text = FOUR.replace("duration: 5m", "duration: 10s").replace("40/s", "10000/s");
+    let totals =
+        sum(&simulate::run(&read(&format!("{text}story: [{{ at: 0s, member: all, does: freeze }}]\n"))).remove(0));
+    // 100,000 come, and nobody is answered within `read_timeout`.
+    assert_eq!((totals.requests, totals.failed), (100_000 - 65_536, 100_000 - 65_536), "{totals:?}");
 }
 
 #[test]

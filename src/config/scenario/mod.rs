@@ -30,6 +30,8 @@ use crate::health::Admin;
 
 /// Requests that one scenario may cause.
 const MOST_REQUESTS: u128 = 100_000_000;
+/// Probes that one may cause at the usual pace.
+const MOST_PROBES: u128 = 100_000_000;
 /// Where members are that have a name alone: no name is asked for. The range is for such use (RFC 2544 section C.2.2).
 const NAMED: [u8; 2] = [198, 18];
 
@@ -215,7 +217,7 @@ pub fn read(file: &str, text: &str, env: &dyn Fn(&str) -> Option<String>) -> Res
     scenario.advice = problems.sorted();
     if let (Some(compare), Some(laid)) = (compare, laid) {
         let mut problems = Problems::new(file);
-        let policy = over(text, laid, &policy_name(&compare), &config, env, &mut problems);
+        let policy = over(text, laid, &policy_name(&compare), (&config, scenario.duration), env, &mut problems);
         scenario.compare_with(policy, problems)?;
     }
     Ok(scenario)
@@ -238,7 +240,7 @@ fn compared(
     let names: Vec<String> = config.pools.keys().cloned().collect();
     check_policy(&keys, &names, &scenario.policies[0].name, &mut Reading::new(document.at(), &mut problems));
     let Some(laid) = laid.filter(|_| !problems.any_error()) else { return Err(problems.sorted()) };
-    let policy = over(base, laid, &policy_name(&keys), &config, env, &mut problems);
+    let policy = over(base, laid, &policy_name(&keys), (&config, scenario.duration), env, &mut problems);
     scenario.compare_with(policy, problems)
 }
 
@@ -247,7 +249,7 @@ fn over(
     text: &str,
     laid: Laid,
     name: &str,
-    base: &Config,
+    (base, duration): (&Config, Duration),
     env: &dyn Fn(&str) -> Option<String>,
     problems: &mut Problems,
 ) -> Option<Policy> {
@@ -267,6 +269,7 @@ fn over(
     }
     let mut added = problems.none_yet();
     unplayed::name(&config, Some(base), at, &mut added);
+    count_probes(&config, duration, at, &mut added);
     match problems.any_error() {
         true => problems.append(added),
         // Advice on what both have was given before.
@@ -371,6 +374,7 @@ fn scenario(file: &str, keys: &ScenarioKeys, config: &Config, at: At<'_>, proble
     }
     reserve_named(config, &mut read);
     unplayed::name(config, None, read.at, read.problems);
+    count_probes(config, duration, read.at, read.problems);
     let traffic = traffic(keys, config, duration, &mut read);
     let story = story::story(keys.story.as_deref().unwrap_or_default(), config, duration, latency, &mut read);
     Scenario {
@@ -382,6 +386,22 @@ fn scenario(file: &str, keys: &ScenarioKeys, config: &Config, at: At<'_>, proble
         traffic,
         story,
         advice: Vec::new(),
+    }
+}
+
+/// Nobody is to wait for days for what a longer interval shows as well.
+fn count_probes(config: &Config, duration: Duration, at: At<'_>, problems: &mut Problems) {
+    let of = |pool: &Arc<Pool>| {
+        let interval = pool.probe.as_ref().map_or(Duration::MAX, |probe| probe.interval);
+        duration.as_nanos() / interval.as_nanos().max(1) * pool.members.len() as u128
+    };
+    let probes: u128 = config.pools.values().map(of).sum();
+    if probes > MOST_PROBES {
+        let message = format!(
+            "that is {probes} probes; at most {MOST_PROBES} are simulated. Write a shorter `duration`, longer intervals or \
+             fewer members"
+        );
+        problems.error(at.key("pools"), message);
     }
 }
 

@@ -1,6 +1,7 @@
 //! The story of a scenario: what happens to which member when, each turn of it on its own.
 
 use std::collections::HashMap;
+use std::mem::{Discriminant, discriminant};
 use std::time::Duration;
 
 use super::keys::TurnKeys;
@@ -37,7 +38,8 @@ pub(super) fn story(
             break;
         }
     }
-    let ends: Vec<Turn> = turns.iter().filter_map(|written| end(written, &turns, usual)).collect();
+    let lasting = Lasting::of(&turns, usual);
+    let ends: Vec<Turn> = turns.iter().filter_map(|written| end(written, &lasting)).collect();
     let mut story: Vec<Turn> = turns.into_iter().map(|written| written.turn).chain(ends).collect();
     story.retain(|turn| turn.at < duration);
     story.sort_by_key(|turn| turn.at);
@@ -50,6 +52,43 @@ pub(super) fn story(
         top.error("story", message);
     }
     story
+}
+
+/// What holds of members for good: what is said of them without `for`, by its kind, in the order of time.
+struct Lasting<'t> {
+    usual: Latency,
+    of: HashMap<Kind<'t>, Vec<(Duration, Deed)>>,
+}
+
+impl<'t> Lasting<'t> {
+    fn of(turns: &'t [Written], usual: Latency) -> Lasting<'t> {
+        let mut of: HashMap<_, Vec<_>> = HashMap::new();
+        for Written { turn, .. } in turns.iter().filter(|written| written.lasts.is_none()) {
+            of.entry(kind_of(turn)).or_default().push((turn.at, turn.deed));
+        }
+        // Of the same time the one written last.
+        of.values_mut().for_each(|deeds| deeds.sort_by_key(|(at, _)| *at));
+        Lasting { usual, of }
+    }
+
+    /// What held before this one.
+    fn before(&self, turn: &Turn) -> Deed {
+        let deeds = self.of.get(&kind_of(turn)).map_or(&[][..], Vec::as_slice);
+        let earlier = deeds.partition_point(|(at, _)| *at < turn.at);
+        match (deeds[..earlier].last(), turn.deed) {
+            (Some((_, deed)), _) => *deed,
+            (None, Deed::TakesLonger(_)) => Deed::TakesLonger(self.usual),
+            (None, Deed::Ordered(_)) => Deed::Ordered(Admin::Enabled),
+            (None, _) => Deed::Answers(Manner::Well),
+        }
+    }
+}
+
+/// Whose a deed is, by pool and place in it, and which: each lasts until the next of its kind.
+type Kind<'t> = (&'t str, usize, Discriminant<Deed>);
+
+fn kind_of(turn: &Turn) -> Kind<'_> {
+    (turn.pool.as_str(), turn.member, discriminant(&turn.deed))
 }
 
 /// How often members turn by themselves: each that flaps until the story next says how it answers.
@@ -172,29 +211,13 @@ fn hint<'n>(name: &str, known: impl Iterator<Item = &'n String>) -> String {
     likely(name, &known).map_or_else(String::new, |other| format!("; did you mean \"{other}\"?"))
 }
 
-/// What ends a turn that lasts for a time.
-fn end(written: &Written, all: &[Written], usual: Latency) -> Option<Turn> {
+/// What ends a turn that lasts for a time: it is as before.
+fn end(written: &Written, lasting: &Lasting<'_>) -> Option<Turn> {
     let Written { turn, lasts } = written;
     let deed = match turn.deed {
-        Deed::Answers(Manner::Well) => return None,
-        Deed::Answers(_) => Deed::Answers(Manner::Well),
-        Deed::TakesLonger(_) => Deed::TakesLonger(latency_before(turn, all).unwrap_or(usual)),
         Deed::Joins => Deed::Leaves,
         Deed::Leaves => Deed::Joins,
-        Deed::Ordered(Admin::Enabled) => return None,
-        Deed::Ordered(_) => Deed::Ordered(Admin::Enabled),
+        Deed::Answers(_) | Deed::TakesLonger(_) | Deed::Ordered(_) => lasting.before(turn),
     };
     Some(Turn { at: turn.at + (*lasts)?, deed, ..turn.clone() })
-}
-
-/// How long the member took before: as of the last turn that lasts.
-fn latency_before(turn: &Turn, all: &[Written]) -> Option<Latency> {
-    let same =
-        |other: &&Written| other.turn.pool == turn.pool && other.turn.member == turn.member && other.turn.at < turn.at;
-    let lasting = all.iter().filter(same).filter(|other| other.lasts.is_none());
-    let latency = lasting.filter_map(|other| match other.turn.deed {
-        Deed::TakesLonger(latency) => Some((other.turn.at, latency)),
-        _ => None,
-    });
-    latency.max_by_key(|(at, _)| *at).map(|(_, latency)| latency)
 }

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use super::{Deed, Ill, Manner};
 pub(super) use super::{Latency, Rate};
-use crate::config::spelling::{Spelling, likely, one_of, shown};
+use crate::config::reading::DAY;
+use crate::config::spelling::{Spelling, likely, one_of, shown, spell_duration};
 use crate::health::Admin;
 
 const DEEDS: [&str; 12] = [
@@ -13,6 +14,8 @@ const DEEDS: [&str; 12] = [
 const ILLS: [&str; 5] = ["status 503", "refuse", "reset", "freeze", "vanish"];
 /// Nobody flaps faster: half a turn.
 const SHORTEST: Duration = Duration::from_millis(1);
+/// No answer takes longer than the longest scenario.
+const LONGEST: Duration = DAY.saturating_mul(31);
 
 impl Spelling for Rate {
     const EXPECTED: &'static str = "a rate such as `50/s`";
@@ -47,6 +50,13 @@ impl Spelling for Latency {
             None => (text.trim(), "0ms"),
         };
         let mean_time = Duration::read(mean)?;
+        if mean_time > LONGEST {
+            return Err(format!(
+                "`{}` is longer than any scenario; write at most `{}`",
+                shown(mean),
+                spell_duration(LONGEST)
+            ));
+        }
         // `200ms ± 50`: of the same unit.
         let spread = match spread.parse::<u32>() {
             Ok(number) => format!("{number}{}", mean.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.')),
@@ -185,6 +195,7 @@ mod tests {
             ("flap 2s/3s drain", "write `status 503`, `refuse`"),
             ("latency", "write `latency 200ms ± 50ms`"),
             ("latency 10ms ± 20ms", "a smaller spread"),
+            ("latency 400y", "write at most `31days`"),
             ("xyzzy", "write `recover`, `status`"),
         ];
         for (text, words) in rows {
