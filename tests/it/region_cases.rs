@@ -26,7 +26,7 @@ fn region(origins: &[Origin]) -> Proxy {
 
 /// An edge that prefers the first of two regions.
 fn edge(one: &Proxy, two: &Proxy) -> Proxy {
-    let probe = "probe: { path: /.well-known/region-health, interval: 100ms, timeout: 100ms, expect: { status: \"200\" }, consecutive: { failures: 1, passes: 1 } }";
+    let probe = "probe: { path: /.well-known/region-health, interval: 1s, fast_interval: 100ms, timeout: 1s, expect: { status: \"200\" }, consecutive: { failures: 1, passes: 1 } }";
     let proxy = Proxy::start(&format!(
         "pools:\n  one:\n    members: [\"{}\"]\n    {probe}\n  two:\n    members: [\"{}\"]\n    {probe}\n\
          routes: [{{ pools: [one, two], failback_delay: {}ms }}]\n",
