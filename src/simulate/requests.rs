@@ -116,23 +116,21 @@ impl World<'_> {
         }
     }
 
-    /// Whoever waits for a member that turned out not to answer goes elsewhere.
+    /// Whoever waits for a member that turned out not to answer goes elsewhere, as soon as somebody does answer.
     pub(super) fn rescue(&mut self, pool: usize) {
         let stand = &self.stands[pool];
-        if !stand.config().rescue {
+        let fallen = if stand.config().rescue { stand.live().take_fallen() } else { Vec::new() };
+        if fallen.is_empty() {
             return;
         }
-        // Where nobody else may serve, they stay where they are.
-        let can_go = |member: &Arc<Member>| stand.live().roster().has_others(&[member.id()]);
-        let fallen: Vec<Arc<Member>> = stand.live().take_fallen().into_iter().filter(can_go).collect();
-        for fallen in fallen {
-            let leaves = |attempt: &Attempt| {
-                attempt.stays == Stays::UntilRescued && Arc::ptr_eq(attempt.lease.member(), &fallen)
-            };
-            for place in 0..self.requests.all.len() {
-                if let Some(attempt) = self.requests.attempt(place, leaves) {
-                    self.attempt_ended(place, attempt.lease, End::fault(Stage::Exchange, AttemptResult::Rescued));
-                }
+        let mut fallen: Vec<*const Member> = fallen.iter().map(Arc::as_ptr).collect();
+        fallen.sort_unstable();
+        let leaves = |attempt: &Attempt| {
+            attempt.stays == Stays::UntilRescued && fallen.binary_search(&Arc::as_ptr(attempt.lease.member())).is_ok()
+        };
+        for place in 0..self.requests.all.len() {
+            if let Some(attempt) = self.requests.attempt(place, leaves) {
+                self.attempt_ended(place, attempt.lease, End::fault(Stage::Exchange, AttemptResult::Rescued));
             }
         }
     }

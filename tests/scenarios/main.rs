@@ -235,6 +235,13 @@ fn whoever_waits_for_a_member_that_falls_goes_elsewhere_unless_rescue_is_off() {
     // health.md, section 2, with a timeout of 1 s: 2 + 1 + 1 and what an answer takes.
     assert!(rescued.failed == 0 && slowest(&rescued) <= 4, "{rescued:?}");
     assert!(slowest(&stays) >= 60, "{stays:?}");
+    // Nobody else answers: they stay until somebody does again.
+    let first = "{ at: 1m, member: \"10.0.0.1:80\", does: freeze, for: 20s }";
+    let rest = "{ at: 1m, member: \"10.0.0.2:80\", does: freeze }, \
+                { at: 0s, members: [\"10.0.0.3:80\", \"10.0.0.4:80\"], does: disable }";
+    let all_out = "max_unhealthy_percent: 100, on_all_unhealthy: fail";
+    let stranded = slowest(&sum(&four_with(all_out, &format!("{first}, {rest}"))));
+    assert!((15..=30).contains(&stranded), "{stranded} s");
     // A POST was sent, and may have been taken.
     let posts = FOUR.replace("rate: 40/s", "rate: 40/s, post_percent: 100");
     let posts = sum(&simulate::run(&read(&format!("{posts}story: [{story}]\n"))).remove(0));
