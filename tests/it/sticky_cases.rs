@@ -316,6 +316,8 @@ fn a_full_members_client_is_lent_to_another_and_comes_back() {
     assert_eq!((reply.fields("set-cookie"), &line.json["lb"]["reason"]), (vec![], &Value::from("balanced")));
     gate.open();
     assert_eq!(held.join().expect("an answer").status, 200);
+    // The client has its answer a moment before the member has its seat back.
+    eventually("it has room again", || proxy.member("web", &first.address())["in_flight"] == 0);
     stays(&proxy, "/back", &cookie, &first);
 }
 
