@@ -22,7 +22,7 @@ pub struct AlertsView {
 pub struct AlertView {
     /// Its name.
     name: String,
-    /// What it has told of and is not over.
+    /// What it has told of, as far as that was taken and is not over.
     open: Vec<EpisodeView>,
     /// How much waits to be sent, what is being tried included.
     waiting: u64,
@@ -30,7 +30,7 @@ pub struct AlertView {
     sent: u64,
     /// Not taken after all its retries; it is tried again later.
     failed: u64,
-    /// Given up: not taken for a day, too much open, or the alert was taken out.
+    /// Given up: an end that was refused, or taken by nobody for a day, too much open, or the alert was taken out.
     dropped: u64,
 }
 
@@ -60,7 +60,7 @@ pub async fn alerts(State(control): State<Arc<Control>>) -> Json<AlertsView> {
 
 impl AlertView {
     fn of(overview: Overview) -> AlertView {
-        let Overview { name, open, tally } = overview;
+        let Overview { name, open, waiting, tally } = overview;
         let episode = |Open { episode, key, message, since }| {
             let since = humantime::format_rfc3339_millis(since).to_string();
             EpisodeView { episode, key, message, since }
@@ -68,7 +68,7 @@ impl AlertView {
         AlertView {
             name: name.to_string(),
             open: open.into_iter().map(episode).collect(),
-            waiting: tally.waiting(),
+            waiting,
             sent: tally.sent(),
             failed: tally.failed(),
             dropped: tally.dropped(),

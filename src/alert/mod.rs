@@ -80,8 +80,10 @@ struct Desk {
 pub struct Overview {
     /// Its name.
     pub name: Arc<str>,
-    /// What it has told of and is not over, by occasion and subject.
+    /// What it has told of, as far as that was taken and is not over, by occasion and subject.
     pub open: Vec<Open>,
+    /// How much is still to be sent, what is being tried included.
+    pub waiting: u64,
     /// What became of what was told.
     pub tally: Arc<Tally>,
 }
@@ -114,27 +116,39 @@ impl Alerter {
     /// How each alert of the present generation stands, in the order written.
     pub fn overview(&self) -> Vec<Overview> {
         let (snapshot, desk) = (self.snapshot.load(), self.desk());
-        let of = |alert: &Alert| Overview {
-            name: alert.name.clone(),
-            open: desk.episodes.open(&alert.name).map(open).collect(),
-            tally: desk.tallies.get(&alert.name).cloned().unwrap_or_default(),
+        let of = |alert: &Alert| {
+            let (name, outbox) = (alert.name.clone(), desk.outboxes.get(&alert.name));
+            let told = outbox.map(Outbox::told).unwrap_or_default();
+            Overview {
+                open: desk.episodes.open(&name).filter(|episode| told.contains(&episode.key)).map(open).collect(),
+                waiting: outbox.map_or(0, Outbox::waiting),
+                tally: desk.tallies.get(&name).cloned().unwrap_or_default(),
+                name,
+            }
         };
         snapshot.config.alerts.iter().map(of).collect()
+    }
+
+    /// What became of what alerts were told that are not configured any more, since the start.
+    pub fn former(&self) -> Vec<(Arc<str>, Arc<Tally>)> {
+        let (snapshot, desk) = (self.snapshot.load(), self.desk());
+        let is_there = |name: &Arc<str>| snapshot.config.alerts.iter().any(|alert| alert.name == *name);
+        let former = desk.tallies.iter().filter(|(name, _)| !is_there(name));
+        former.map(|(name, tally)| (name.clone(), tally.clone())).collect()
     }
 
     /// Tells what is still to be told, and waits for that; not for ever.
     pub async fn close(&self) {
         self.look();
-        let outboxes = {
+        let mut outboxes = {
             let mut desk = self.desk();
             desk.is_ending = true;
             std::mem::take(&mut desk.outboxes)
         };
-        let closing = futures_util::future::join_all(outboxes.into_values().map(Outbox::close));
-        if timeout(LAST_LETTERS, closing).await.is_err() {
-            let left: u64 = self.desk().tallies.values().map(|tally| tally.waiting()).sum();
-            tracing::warn!(target: "alert", left, "the end came before {left} alerts that waited could be told");
-        }
+        let closing = futures_util::future::join_all(outboxes.values_mut().map(Outbox::close));
+        // What is left is said, whatever the reason.
+        let _ = timeout(LAST_LETTERS, closing).await;
+        outboxes.values().for_each(Outbox::say_what_is_left);
     }
 
     async fn attend(self: Arc<Self>) {

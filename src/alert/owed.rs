@@ -1,11 +1,15 @@
 //! What one alert still owes: of each occasion and subject what the other side has heard, and so what it is to be told next.
 //!
 //! Pure: letters and time go in. It is no queue of messages: an episode that is over before its beginning was taken needs
-//! neither, so that it never grows beyond what may be wrong at once. What was not taken stays owed while it is so.
+//! neither, so that it never grows beyond what may be wrong at once. What was not taken stays owed while it is so, behind
+//! what nobody has tried yet: news are not kept by what was refused.
+//!
+//! An end goes before the next beginning of its key, and is not waited for: what was not taken by then goes with the end of
+//! that one. Between the two it would say to whoever goes by the key that all is well.
 //!
 //! Not here: how it is sent (`outbox`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -15,6 +19,9 @@ use super::episodes::Phase;
 
 /// Of so many things something may be open or owed; one more is dropped.
 const ROOM: usize = 20_000;
+
+/// Of one thing so many ends may be owed; of more the oldest is given up.
+const MOST_ENDS: usize = 8;
 
 /// What was not taken is tried again after so long, and sooner where something else is taken.
 const AGAIN: Duration = Duration::from_secs(120);
@@ -37,15 +44,36 @@ pub struct Letter {
     pub text: Bytes,
 }
 
+/// A letter whose turn it is.
+#[derive(Debug, PartialEq)]
+pub struct Due {
+    /// What is to be sent.
+    pub letter: Letter,
+    /// It was not taken before: others may be waiting that are news.
+    pub was_tried: bool,
+}
+
 /// How sending a letter went.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sent {
     /// It was taken.
     Taken,
-    /// It was not.
-    Refused,
-    /// Nobody has said so, and it may have been.
-    Unclear,
+    /// It was not, as far as is known.
+    Missed {
+        /// It may have been taken all the same.
+        may_be_known: bool,
+        /// Sent again it would be refused again.
+        is_for_good: bool,
+    },
+}
+
+/// Something that nobody is told any more.
+#[derive(Debug, PartialEq, Eq)]
+pub struct GivenUp {
+    /// As the letter's.
+    pub about: String,
+    /// For people.
+    pub why: &'static str,
 }
 
 /// One alert's.
@@ -53,6 +81,7 @@ pub enum Sent {
 pub struct Ledger {
     accounts: BTreeMap<Key, Account>,
     turns: u64,
+    given_up: Vec<GivenUp>,
 }
 
 /// What is owed of one occasion and subject.
@@ -60,26 +89,39 @@ pub struct Ledger {
 struct Account {
     /// The episode that is not over.
     begun: Option<Begun>,
-    /// The end of the one before, and since when it is owed.
-    ended: Option<(Letter, Duration)>,
+    /// The ends of those before, oldest first.
+    ended: VecDeque<End>,
     under_way: Option<UnderWay>,
-    /// The least is next.
-    turn: u64,
-    not_before: Duration,
 }
 
 #[derive(Debug)]
 enum Begun {
-    Owed { letter: Letter, may_be_known: bool },
+    Owed { owed: Owed, may_be_known: bool },
     Told,
+}
+
+#[derive(Debug)]
+struct End {
+    owed: Owed,
+    /// Since when it is.
+    since: Duration,
+    /// The id of its beginning, where that was under way: it is owed only if that may have been taken.
+    on_condition: Option<String>,
+}
+
+#[derive(Debug)]
+struct Owed {
+    letter: Letter,
+    /// The least is next.
+    turn: u64,
+    was_tried: bool,
+    not_before: Duration,
 }
 
 #[derive(Debug)]
 struct UnderWay {
     id: String,
     phase: Phase,
-    /// An earlier try may have been taken.
-    may_be_known: bool,
 }
 
 impl Ledger {
@@ -89,62 +131,74 @@ impl Ledger {
             return false;
         }
         self.turns += 1;
-        let (key, turn) = (letter.key.clone(), self.turns);
+        let (key, phase) = (letter.key.clone(), letter.phase);
+        let owed = Owed { letter, turn: self.turns, was_tried: false, not_before: Duration::ZERO };
         let account = self.accounts.entry(key.clone()).or_default();
-        if account.owed().is_none() {
-            account.turn = turn;
-        }
-        account.not_before = Duration::ZERO;
-        match letter.phase {
-            Phase::Firing => account.begun = Some(Begun::Owed { letter, may_be_known: false }),
-            Phase::Resolved => account.end(letter, now),
+        account.hasten();
+        match phase {
+            Phase::Firing => account.begun = Some(Begun::Owed { owed, may_be_known: false }),
+            Phase::Resolved => self.given_up.extend(account.end(owed, now)),
         }
         self.tidy(&key);
         true
     }
 
-    /// What is to be sent now; until [`Ledger::done`] nothing else of it is.
-    pub fn next(&mut self, now: Duration) -> Option<Letter> {
-        let due = |account: &&mut Account| account.not_before <= now && account.owed().is_some();
-        let account = self.accounts.values_mut().filter(due).min_by_key(|account| account.turn)?;
-        let letter = account.owed()?.clone();
-        let may_be_known = matches!(account.begun, Some(Begun::Owed { may_be_known: true, .. }));
-        account.under_way = Some(UnderWay { id: letter.id.clone(), phase: letter.phase, may_be_known });
-        Some(letter)
+    /// What is to be sent now, news first; until [`Ledger::done`] nothing else of it is.
+    pub fn next(&mut self, now: Duration) -> Option<Due> {
+        let ranked = self.accounts.values_mut().filter_map(|account| Some((account.rank(now)?, account)));
+        let (_, account) = ranked.min_by_key(|(rank, _)| *rank)?;
+        let due = account.due(now).map(|owed| Due { letter: owed.letter.clone(), was_tried: owed.was_tried })?;
+        account.under_way = Some(UnderWay { id: due.letter.id.clone(), phase: due.letter.phase });
+        Some(due)
     }
 
     /// When there will be something to be sent if nothing is noted.
     pub fn next_at(&self) -> Option<Duration> {
-        let owing = self.accounts.values().filter(|account| account.owed().is_some());
-        owing.map(|account| account.not_before).min()
+        self.accounts.values().flat_map(Account::sendable).map(|owed| owed.not_before).min()
     }
 
-    /// What was to be sent of `key` was sent, or not; how many are given up by that.
-    pub fn done(&mut self, now: Duration, key: &Key, sent: Sent) -> u64 {
+    /// What was to be sent of `key` was sent, or not.
+    pub fn done(&mut self, now: Duration, key: &Key, sent: Sent) {
         self.turns += 1;
-        let Some(account) = self.accounts.get_mut(key) else { return 0 };
-        let Some(under_way) = account.under_way.take() else { return 0 };
-        let was_owed = account.ended.is_some();
+        let Some(account) = self.accounts.get_mut(key) else { return };
+        let Some(under_way) = account.under_way.take() else { return };
         match under_way.phase {
-            Phase::Firing => account.began(&under_way, sent),
-            Phase::Resolved if sent == Sent::Taken => account.ended = None,
-            Phase::Resolved => account.ended = account.ended.take().filter(|(_, since)| now < *since + LONGEST),
+            Phase::Firing => account.began(&under_way, sent, self.turns, now + AGAIN),
+            Phase::Resolved => self.given_up.extend(account.ended(&under_way, sent, self.turns, now)),
         }
-        let is_given_up = under_way.phase == Phase::Resolved && sent != Sent::Taken && account.ended.is_none();
-        // Behind the others, which may fare better.
-        account.turn = self.turns;
         if sent == Sent::Taken {
-            self.hasten();
-        } else if under_way.phase == Phase::Resolved || !was_owed {
-            account.not_before = now + AGAIN;
+            self.hasten_one(now);
         }
         self.tidy(key);
-        u64::from(is_given_up)
     }
 
-    /// What was not taken may be tried again at once: somebody listens, or somebody else is asked.
+    /// What was not taken may be tried again at once: somebody else is asked, or nobody later.
     pub fn hasten(&mut self) {
-        self.accounts.values_mut().for_each(|account| account.not_before = Duration::ZERO);
+        self.accounts.values_mut().for_each(Account::hasten);
+    }
+
+    /// The alert is not there any more: nothing of it is owed but what is under way. Returned is what was, as the log has it.
+    pub fn abandon(&mut self) -> Vec<String> {
+        let mut left = Vec::new();
+        for account in self.accounts.values_mut() {
+            let under_way = account.under_way.as_ref().map(|one| one.id.clone());
+            let waits = |owed: &&mut Owed| Some(&owed.letter.id) != under_way.as_ref();
+            left.extend(account.owed_mut().filter(waits).map(|owed| owed.letter.about.clone()));
+            (account.begun, account.ended) = (None, VecDeque::new());
+        }
+        self.accounts.retain(|_, account| account.under_way.is_some());
+        left
+    }
+
+    /// What was given up since this was last asked for.
+    pub fn given_up(&mut self) -> Vec<GivenUp> {
+        std::mem::take(&mut self.given_up)
+    }
+
+    /// Whose beginning was taken, and is not over.
+    pub fn told(&self) -> BTreeSet<Key> {
+        let told = self.accounts.iter().filter(|(_, account)| matches!(account.begun, Some(Begun::Told)));
+        told.map(|(key, _)| key.clone()).collect()
     }
 
     /// How many messages are owed, the one included that is under way.
@@ -152,9 +206,25 @@ impl Ledger {
         self.accounts.values().map(Account::waiting).sum()
     }
 
+    /// What is owed, as the log has it.
+    pub fn abouts(&mut self) -> Vec<String> {
+        self.accounts.values_mut().flat_map(Account::owed_mut).map(|owed| owed.letter.about.clone()).collect()
+    }
+
+    /// Somebody listens: of what was not taken the one that has waited longest may be tried again, and the next where that
+    /// is taken. All at once they would be refused all at once by whoever takes other things.
+    fn hasten_one(&mut self, now: Duration) {
+        let waits = |owed: &&Owed| owed.was_tried && owed.not_before > now;
+        let waiting = self.accounts.values().flat_map(Account::sendable).filter(waits);
+        let Some(letter) = waiting.min_by_key(|owed| owed.turn).map(|owed| owed.letter.clone()) else { return };
+        let account = self.accounts.get_mut(&letter.key).into_iter();
+        let mut found = account.flat_map(Account::owed_mut).filter(|owed| owed.letter.id == letter.id);
+        found.by_ref().for_each(|owed| owed.not_before = Duration::ZERO);
+    }
+
     fn tidy(&mut self, key: &Key) {
         let is_idle =
-            |account: &Account| account.begun.is_none() && account.ended.is_none() && account.under_way.is_none();
+            |account: &Account| account.begun.is_none() && account.ended.is_empty() && account.under_way.is_none();
         if self.accounts.get(key).is_some_and(is_idle) {
             self.accounts.remove(key);
         }
@@ -162,155 +232,118 @@ impl Ledger {
 }
 
 impl Account {
-    /// What is to be sent next: no end after the beginning of another.
-    fn owed(&self) -> Option<&Letter> {
-        match (&self.under_way, &self.ended, &self.begun) {
-            (Some(_), ..) => None,
-            (None, Some((letter, _)), _) | (None, None, Some(Begun::Owed { letter, .. })) => Some(letter),
-            _ => None,
-        }
+    /// What may be sent before anything else is heard, in this order. No end is between the beginning of another and that
+    /// one's end.
+    fn sendable(&self) -> impl Iterator<Item = &Owed> {
+        let (do_ends_go, beginning) = match &self.begun {
+            None => (true, None),
+            Some(Begun::Owed { owed, may_be_known }) => (!may_be_known, Some(owed)),
+            Some(Begun::Told) => (false, None),
+        };
+        let is_free = self.under_way.is_none();
+        let ends = self.ended.iter().filter(move |_| do_ends_go).map(|end| &end.owed);
+        ends.chain(beginning).filter(move |_| is_free)
     }
 
-    /// The episode is over: whoever may know of it is told so.
-    fn end(&mut self, letter: Letter, now: Duration) {
-        let is_under_way = |first: &Letter| self.under_way.as_ref().is_some_and(|one| one.id == first.id);
-        let may_be_known = match &self.begun {
-            Some(Begun::Told) => true,
-            Some(Begun::Owed { letter, may_be_known }) => *may_be_known || is_under_way(letter),
-            None => false,
+    fn due(&self, now: Duration) -> Option<&Owed> {
+        self.sendable().find(|owed| owed.not_before <= now)
+    }
+
+    /// The least is next: by what there is of news, though an end may have to go before it. `None`: nothing is due.
+    fn rank(&self, now: Duration) -> Option<(bool, u64)> {
+        self.sendable().filter(|owed| owed.not_before <= now).map(|owed| (owed.was_tried, owed.turn)).min()
+    }
+
+    fn owed_mut(&mut self) -> impl Iterator<Item = &mut Owed> {
+        let beginning = match &mut self.begun {
+            Some(Begun::Owed { owed, .. }) => Some(owed),
+            _ => None,
         };
-        self.begun = None;
-        if may_be_known {
-            self.ended = Some((letter, now));
+        self.ended.iter_mut().map(|end| &mut end.owed).chain(beginning)
+    }
+
+    fn hasten(&mut self) {
+        self.owed_mut().for_each(|owed| owed.not_before = Duration::ZERO);
+    }
+
+    /// The episode is over: whoever may know of it is told so. Returned is what is given up for that.
+    fn end(&mut self, owed: Owed, now: Duration) -> Option<GivenUp> {
+        let is_under_way = |first: &Letter| self.under_way.as_ref().is_some_and(|one| one.id == first.id);
+        let (may_be_known, on_condition) = match self.begun.take() {
+            Some(Begun::Told) => (true, None),
+            Some(Begun::Owed { owed, may_be_known }) => match is_under_way(&owed.letter) {
+                true => (true, Some(owed.letter.id).filter(|_| !may_be_known)),
+                false => (may_be_known, None),
+            },
+            None => (false, None),
+        };
+        if !may_be_known {
+            return None;
         }
+        self.ended.push_back(End { owed, since: now, on_condition });
+        let oldest = if self.ended.len() > MOST_ENDS { self.ended.pop_front() } else { None };
+        oldest.map(|end| end.owed.give_up("later ones of it are owed"))
     }
 
     /// A beginning was sent, of what may be over by now.
-    fn began(&mut self, under_way: &UnderWay, sent: Sent) {
-        match &mut self.begun {
-            Some(Begun::Owed { letter, may_be_known }) if letter.id == under_way.id => match sent {
-                Sent::Taken => self.begun = Some(Begun::Told),
-                Sent::Unclear => *may_be_known = true,
-                Sent::Refused => {}
-            },
-            _ if sent == Sent::Refused && !under_way.may_be_known => self.ended = None,
+    fn began(&mut self, under_way: &UnderWay, sent: Sent, turn: u64, again: Duration) {
+        match (&mut self.begun, sent) {
+            (Some(Begun::Owed { owed, .. }), Sent::Taken) if owed.letter.id == under_way.id => {
+                self.begun = Some(Begun::Told);
+            }
+            (Some(Begun::Owed { owed, may_be_known }), Sent::Missed { may_be_known: may, .. })
+                if owed.letter.id == under_way.id =>
+            {
+                *may_be_known |= may;
+                owed.miss(turn, again);
+            }
+            (_, Sent::Missed { may_be_known: false, .. }) => {
+                self.ended.retain(|end| end.on_condition.as_ref() != Some(&under_way.id));
+            }
             _ => {}
         }
     }
 
+    /// An end was sent. Returned is what is given up by that.
+    fn ended(&mut self, under_way: &UnderWay, sent: Sent, turn: u64, now: Duration) -> Option<GivenUp> {
+        let place = self.ended.iter().position(|end| end.owed.letter.id == under_way.id)?;
+        let why = match sent {
+            Sent::Taken => {
+                self.ended.remove(place);
+                return None;
+            }
+            Sent::Missed { is_for_good: true, .. } => "it is refused",
+            Sent::Missed { .. } if now >= self.ended[place].since + LONGEST => "nobody has taken it for a day",
+            Sent::Missed { .. } => {
+                self.ended[place].owed.miss(turn, now + AGAIN);
+                return None;
+            }
+        };
+        self.ended.remove(place).map(|end| end.owed.give_up(why))
+    }
+
     fn waiting(&self) -> u64 {
-        let owed = match &self.begun {
-            Some(Begun::Owed { letter, .. }) => Some(&letter.id),
+        let ends = self.ended.iter().map(|end| &end.owed);
+        let beginning = match &self.begun {
+            Some(Begun::Owed { owed, .. }) => Some(owed),
             _ => None,
         };
-        let ended = self.ended.as_ref().map(|(letter, _)| &letter.id);
-        let apart = self.under_way.as_ref().filter(|one| ![owed, ended].contains(&Some(&one.id)));
-        u64::from(owed.is_some()) + u64::from(ended.is_some()) + u64::from(apart.is_some())
+        let is_other = |one: &&UnderWay| ends.clone().chain(beginning).all(|owed| owed.letter.id != one.id);
+        let apart = self.under_way.as_ref().filter(is_other);
+        self.ended.len() as u64 + u64::from(beginning.is_some()) + u64::from(apart.is_some())
+    }
+}
+
+impl Owed {
+    /// Behind the others, which may fare better.
+    fn miss(&mut self, turn: u64, again: Duration) {
+        (self.turn, self.was_tried, self.not_before) = (turn, true, again);
+    }
+
+    fn give_up(self, why: &'static str) -> GivenUp {
+        GivenUp { about: self.letter.about, why }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::alert::conditions::Subject;
-    use crate::config::Occasion;
-
-    const ZERO: Duration = Duration::ZERO;
-
-    fn key(pool: &str) -> Key {
-        (Occasion::Fallback, Subject::Pool(pool.to_owned()))
-    }
-
-    fn letter(pool: &str, episode: u32, phase: Phase) -> Letter {
-        let id = format!("{pool}{episode} {}", phase.as_str());
-        Letter { id, key: key(pool), phase, about: String::new(), text: Bytes::new() }
-    }
-
-    /// Notes these: `+a1` has begun, `-a1` is over.
-    fn noted(ledger: &mut Ledger, all: &str) {
-        for one in all.split_whitespace() {
-            let phase = if one.starts_with('+') { Phase::Firing } else { Phase::Resolved };
-            assert!(ledger.note(ZERO, letter(&one[1..2], one[2..].parse().unwrap(), phase)), "{one}");
-        }
-    }
-
-    /// Sends what is owed until nothing is, and says what.
-    fn drained(ledger: &mut Ledger, now: Duration, sent: Sent) -> Vec<String> {
-        let one = |ledger: &mut Ledger| {
-            let letter = ledger.next(now)?;
-            ledger.done(now, &letter.key, sent);
-            Some(letter.id)
-        };
-        std::iter::from_fn(|| one(ledger)).collect()
-    }
-
-    #[test]
-    fn what_is_over_before_it_was_told_needs_neither_and_what_was_told_is_told_to_be_over() {
-        let rows: [(&str, &str, &[&str]); 5] = [
-            ("", "+a1 +b2", &["a1 firing", "b2 firing"]),
-            ("", "+a1 -a1 +b2", &["b2 firing"]),
-            ("+a1", "-a1", &["a1 resolved"]),
-            ("+a1 +b2", "-b2 -a1", &["b2 resolved", "a1 resolved"]),
-            ("+a1", "-a1 +a2 -a2 +a3", &["a1 resolved", "a3 firing"]),
-        ];
-        for (before, then, told) in rows {
-            let mut ledger = Ledger::default();
-            noted(&mut ledger, before);
-            drained(&mut ledger, ZERO, Sent::Taken);
-            noted(&mut ledger, then);
-            assert_eq!(ledger.waiting(), told.len() as u64, "{before}, {then}");
-            assert_eq!(drained(&mut ledger, ZERO, Sent::Taken), told, "{before}, {then}");
-            assert_eq!((ledger.waiting(), ledger.next_at()), (0, None));
-        }
-    }
-
-    #[test]
-    fn what_ends_while_its_beginning_is_under_way_is_told_where_that_may_have_been_taken() {
-        for (sent, told) in [(Sent::Taken, 1), (Sent::Unclear, 1), (Sent::Refused, 0)] {
-            let mut ledger = Ledger::default();
-            noted(&mut ledger, "+a1");
-            assert_eq!(ledger.next(ZERO).unwrap().id, "a1 firing");
-            noted(&mut ledger, "-a1");
-            assert_eq!((ledger.waiting(), ledger.next(ZERO)), (2, None));
-            ledger.done(ZERO, &key("a"), sent);
-            assert_eq!(drained(&mut ledger, ZERO, Sent::Taken).len(), told, "{sent:?}");
-            assert!(ledger.accounts.is_empty(), "{sent:?}");
-        }
-    }
-
-    #[test]
-    fn what_is_not_taken_is_tried_again_while_it_lasts() {
-        let mut ledger = Ledger::default();
-        noted(&mut ledger, "+a1");
-        assert_eq!(drained(&mut ledger, ZERO, Sent::Refused), ["a1 firing"]);
-        assert_eq!((ledger.waiting(), ledger.next_at()), (1, Some(AGAIN)));
-        assert_eq!(drained(&mut ledger, AGAIN, Sent::Refused), ["a1 firing"]);
-        // Another one is taken, so somebody listens.
-        noted(&mut ledger, "+b2");
-        assert_eq!(drained(&mut ledger, AGAIN, Sent::Taken), ["b2 firing", "a1 firing"]);
-        noted(&mut ledger, "+c3");
-        drained(&mut ledger, ZERO, Sent::Refused);
-        noted(&mut ledger, "-c3 +d4");
-        assert_eq!(drained(&mut ledger, ZERO, Sent::Unclear), ["d4 firing"]);
-        noted(&mut ledger, "-d4");
-        assert_eq!(drained(&mut ledger, ZERO, Sent::Refused), ["d4 resolved"]);
-        assert_eq!(ledger.next(LONGEST).unwrap().id, "d4 resolved");
-        assert_eq!(ledger.done(LONGEST, &key("d"), Sent::Refused), 1, "given up");
-        assert_eq!(ledger.waiting(), 0);
-    }
-
-    #[test]
-    fn hundreds_at_once_are_all_told_and_there_is_a_limit() {
-        let mut ledger = Ledger::default();
-        let name = |number: usize| format!("p{number}");
-        for number in 0..ROOM {
-            assert!(ledger.note(ZERO, letter(&name(number), 1, Phase::Firing)));
-        }
-        assert!(!ledger.note(ZERO, letter("more", 1, Phase::Firing)));
-        assert!(ledger.note(ZERO, letter("more", 1, Phase::Resolved)));
-        for number in 0..ROOM {
-            assert!(ledger.note(ZERO, letter(&name(number), 1, Phase::Resolved)));
-        }
-        assert!(ledger.accounts.is_empty());
-    }
-}
+mod tests;

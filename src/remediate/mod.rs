@@ -495,7 +495,12 @@ impl Remediator {
         let result = match &rule.action {
             Action::Command { argv, timeout } => command::run(argv, &notice, *timeout).await,
             Action::Webhook(webhook) => {
-                webhook::call(webhook, &id, Bytes::from(notice), || self.still_asks(&one)).await
+                let (this, one) = (&self, &one);
+                let again = |pause| async move {
+                    tokio::time::sleep(pause).await;
+                    this.still_asks(one)
+                };
+                webhook::call(webhook, &id, Bytes::from(notice), again).await.map_err(|untaken| untaken.failed)
             }
         };
         let took = clock::monotonic().saturating_sub(began);

@@ -23,7 +23,7 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::task::AbortHandle;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
 use crate::config::{Secret, Tls, Webhook, line, open_regular};
@@ -58,35 +58,52 @@ impl Failed {
     }
 }
 
+/// Why a request was not taken, and what is known of that.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Untaken {
+    /// Of the last try.
+    pub failed: Failed,
+    /// It may have been taken all the same: in one try or another nobody has answered, or a 5xx, which may be a balancer's.
+    pub may_be_known: bool,
+    /// Sent again it would be refused again: a 4xx but 408, 425 and 429.
+    pub is_for_good: bool,
+}
+
 /// Why one try came to nothing, and whether another one may not.
 struct Trouble {
-    failed: Failed,
+    untaken: Untaken,
     may_mend: bool,
 }
 
 /// Sends `notice`, whose id is `id`, until it is taken or refused or tried often enough; returns what was answered. Before each
-/// further try `again` says whom to ask by now, or why nobody is to be.
+/// further try `again` lets the pause pass that it is given, and says whom to ask by then, or why nobody is to be.
 ///
 /// # Errors
 /// It was refused, nobody answered, or nobody is to be asked any more.
-pub async fn call(
+pub async fn call<F>(
     webhook: &Webhook,
     id: &str,
     notice: Bytes,
-    again: impl Fn() -> Result<Webhook, String>,
-) -> Result<String, Failed> {
-    let (mut webhook, mut tried) = (webhook.clone(), 0);
+    again: impl Fn(Duration) -> F,
+) -> Result<String, Untaken>
+where
+    F: Future<Output = Result<Webhook, String>>,
+{
+    let (mut webhook, mut tried, mut may_be_known) = (webhook.clone(), 0, false);
     loop {
-        let Trouble { failed: Failed { word, detail }, may_mend } = match attempt(&webhook, id, notice.clone()).await {
+        let Trouble { untaken, may_mend } = match attempt(&webhook, id, notice.clone()).await {
             Ok(said) => return Ok(said),
             Err(trouble) => trouble,
         };
+        may_be_known |= untaken.may_be_known;
+        let Failed { word, detail } = untaken.failed;
         let tries = || if tried == 0 { String::new() } else { format!(", after {} tries", tried + 1) };
+        let fail = |detail| Untaken { failed: Failed::new(word, detail), may_be_known, ..untaken };
         if !may_mend || tried >= webhook.retries {
-            return Err(Failed::new(word, format!("{detail}{}", tries())));
+            return Err(fail(format!("{detail}{}", tries())));
         }
-        sleep(pause(tried, fastrand::f64())).await;
-        webhook = again().map_err(|why| Failed::new(word, format!("{detail}{}; not tried again: {why}", tries())))?;
+        let asked = again(pause(tried, fastrand::f64())).await;
+        webhook = asked.map_err(|why| fail(format!("{detail}{}; not tried again: {why}", tries())))?;
         tried += 1;
     }
 }
@@ -95,7 +112,7 @@ async fn attempt(webhook: &Webhook, id: &str, notice: Bytes) -> Result<String, T
     let secret = secret(&webhook.secret).await.map_err(|why| Trouble::stays("secret", why))?;
     let late = || format!("no answer within {}", humantime::format_duration(webhook.timeout));
     let once = timeout(webhook.timeout, once(webhook, &secret, id, notice)).await;
-    let (answer, _line) = once.unwrap_or_else(|_| Err(Trouble::mends("timeout", late())))?;
+    let (answer, _line) = once.unwrap_or_else(|_| Err(Trouble::unheard("timeout", late())))?;
     judged(answer).await
 }
 
@@ -194,7 +211,7 @@ async fn exchange<S>(stream: S, request: Request<Full<Bytes>>) -> Result<(Respon
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let broken = |error: hyper::Error| Trouble::mends("protocol", error.to_string());
+    let broken = |error: hyper::Error| Trouble::unheard("protocol", error.to_string());
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(broken)?;
     let line = Line(tokio::spawn(connection).abort_handle());
     Ok((sender.send_request(request).await.map_err(broken)?, line))
@@ -209,7 +226,14 @@ async fn judged(answer: Response<Incoming>) -> Result<String, Trouble> {
         || matches!(status, StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_EARLY | StatusCode::TOO_MANY_REQUESTS);
     match status.is_success() {
         true => Ok(shown),
-        false => Err(Trouble { failed: Failed::new("status", shown), may_mend }),
+        false => Err(Trouble {
+            untaken: Untaken {
+                failed: Failed::new("status", shown),
+                may_be_known: status.is_server_error(),
+                is_for_good: status.is_client_error() && !may_mend,
+            },
+            may_mend,
+        }),
     }
 }
 
@@ -230,12 +254,21 @@ async fn beginning(mut body: Incoming) -> String {
 }
 
 impl Trouble {
+    /// Nobody has it.
     fn mends(word: &'static str, detail: String) -> Trouble {
-        Trouble { failed: Failed::new(word, detail), may_mend: true }
+        Trouble { may_mend: true, ..Trouble::stays(word, detail) }
     }
 
+    /// Nobody has it.
     fn stays(word: &'static str, detail: String) -> Trouble {
-        Trouble { failed: Failed::new(word, detail), may_mend: false }
+        let untaken = Untaken { failed: Failed::new(word, detail), may_be_known: false, is_for_good: false };
+        Trouble { untaken, may_mend: false }
+    }
+
+    /// Somebody may have it.
+    fn unheard(word: &'static str, detail: String) -> Trouble {
+        let Trouble { untaken, may_mend } = Trouble::mends(word, detail);
+        Trouble { untaken: Untaken { may_be_known: true, ..untaken }, may_mend }
     }
 }
 
@@ -252,14 +285,16 @@ mod tests {
 
     /// Asks somebody who says `answer` and then nothing, and returns how that went and how often he was asked.
     async fn asked(answer: &'static str) -> (Result<String, Failed>, usize) {
-        asked_again(answer, |webhook| Ok(webhook.clone())).await
+        let (result, times) = asked_again(vec![answer], |webhook| Ok(webhook.clone())).await;
+        (result.map_err(|untaken| untaken.failed), times)
     }
 
-    /// The same, where `again` decides on further tries.
+    /// The same of somebody who says these one after the other, and hangs up for one that is empty; `again` decides on
+    /// further tries.
     async fn asked_again(
-        answer: &'static str,
+        answers: Vec<&'static str>,
         again: impl Fn(&Webhook) -> Result<Webhook, String>,
-    ) -> (Result<String, Failed>, usize) {
+    ) -> (Result<String, Untaken>, usize) {
         use tokio::io::{AsyncReadExt, AsyncWriteExt};
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/", listener.local_addr().unwrap()).parse().unwrap();
@@ -274,16 +309,40 @@ mod tests {
         let server = tokio::spawn(async move {
             let mut kept = Vec::new();
             while let Ok((mut stream, _)) = listener.accept().await {
-                counted.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                let turn = counted.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
                 let mut some = [0; 4096];
                 let _ = stream.read(&mut some).await;
+                let answer = answers[turn.min(answers.len() - 1)];
                 let _ = stream.write_all(answer.as_bytes()).await;
-                kept.push(stream);
+                kept.extend(Some(stream).filter(|_| !answer.is_empty()));
             }
         });
-        let result = call(&webhook, "id", Bytes::from_static(b"{}"), || again(&webhook)).await;
+        let result = call(&webhook, "id", Bytes::from_static(b"{}"), |_| std::future::ready(again(&webhook))).await;
         server.abort();
         (result, times.load(std::sync::atomic::Ordering::Relaxed))
+    }
+
+    #[tokio::test]
+    async fn what_one_try_may_have_brought_is_not_forgotten_for_what_the_last_one_did() {
+        const BUSY: &str = "HTTP/1.1 429 Busy\r\nContent-Length: 0\r\n\r\n";
+        const GONE: &str = "HTTP/1.1 410 Gone\r\nContent-Length: 0\r\n\r\n";
+        const BROKEN: &str = "HTTP/1.1 502 Broken\r\nContent-Length: 0\r\n\r\n";
+        const ELSEWHERE: &str = "HTTP/1.1 307 Elsewhere\r\nContent-Length: 0\r\n\r\n";
+        let rows: [(&[&'static str], bool, bool, usize); 7] = [
+            (&[BUSY], false, false, 2),
+            (&["", BUSY], true, false, 2),
+            (&[BROKEN, BUSY], true, false, 2),
+            (&[BUSY, BROKEN], true, false, 2),
+            (&["", GONE], true, true, 2),
+            (&[GONE], false, true, 1),
+            (&[ELSEWHERE], false, false, 1),
+        ];
+        for (answers, may_be_known, is_for_good, tries) in rows {
+            let (result, times) = asked_again(answers.to_vec(), |webhook| Ok(webhook.clone())).await;
+            let untaken = result.unwrap_err();
+            let known = (untaken.may_be_known, untaken.is_for_good, times);
+            assert_eq!(known, (may_be_known, is_for_good, tries), "{answers:?}: {untaken:?}");
+        }
     }
 
     #[test]
@@ -306,18 +365,21 @@ mod tests {
 
     #[tokio::test]
     async fn before_each_further_try_it_is_asked_whether_and_whom() {
-        let busy = "HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n";
-        let failed = |detail: &str| Err(Failed::new("status", detail.to_owned()));
-        let over = asked_again(busy, |_| Err("it is over".to_owned())).await;
-        assert_eq!(over, (failed("503 Service Unavailable; not tried again: it is over"), 1));
-        let fewer = asked_again(busy, |webhook| Ok(Webhook { retries: 0, ..webhook.clone() })).await;
-        assert_eq!(fewer, (failed("503 Service Unavailable, after 2 tries"), 2));
+        let busy = || vec!["HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n"];
+        let failed = |(result, times): (Result<String, Untaken>, usize)| {
+            let Failed { word, detail } = result.unwrap_err().failed;
+            (format!("{word}: {detail}"), times)
+        };
+        let over = asked_again(busy(), |_| Err("it is over".to_owned())).await;
+        assert_eq!(failed(over), ("status: 503 Service Unavailable; not tried again: it is over".to_owned(), 1));
+        let fewer = asked_again(busy(), |webhook| Ok(Webhook { retries: 0, ..webhook.clone() })).await;
+        assert_eq!(failed(fewer), ("status: 503 Service Unavailable, after 2 tries".to_owned(), 2));
         let other = |webhook: &Webhook| {
             let secret = Secret::File("/no/such/secret".into());
             Ok(Webhook { secret, ..webhook.clone() })
         };
-        let (result, times) = asked_again(busy, other).await;
-        assert_eq!((result.map_err(|failed| failed.word), times), (Err("secret"), 1));
+        let (result, times) = asked_again(busy(), other).await;
+        assert_eq!((result.map_err(|untaken| untaken.failed.word), times), (Err("secret"), 1));
     }
 
     #[tokio::test]

@@ -80,8 +80,7 @@ fn an_alert_is_signed_says_what_is_wrong_and_shows_no_secret() {
     }
     assert!(notice["because"].as_str().is_some_and(|why| why.contains("503")), "{notice}");
     assert!(notice["since"].is_string() && notice["ended_at"].is_null() && notice["member"].is_null(), "{notice}");
-    let open = shown(&proxy);
-    assert_eq!(open["open"][0]["episode"], notice["episode"], "{open}");
+    eventually("it is open", || shown(&proxy)["open"][0]["episode"] == notice["episode"]);
     a.answer(Answer::status(200));
     await_told(&pager, &["fallback/pool/web firing", "fallback/pool/web resolved"]);
     let over = notices(&pager).remove(1);
@@ -162,7 +161,8 @@ fn what_is_not_taken_is_tried_again_and_counted_and_keeps_nobody() {
     let config = file(&[("pager", &pager, "on: [fallback]")], &[&a], "").replace(", secret:", ", retries: 1, secret:");
     let proxy = start(&config);
     proxy.await_all_healthy();
-    pager.answer(Answer::status(503));
+    // It is certain that this is not taken.
+    pager.answer(Answer::status(429));
     a.answer(Answer::status(503));
     let line = proxy.await_log("it could not be told", 0, |line| line.text("target") == "alert" && line.is_error());
     assert!(line.text("detail").contains("after 2 tries") && !line.raw.contains("letmein"), "{}", line.raw);
@@ -187,6 +187,101 @@ fn what_is_not_taken_is_tried_again_and_counted_and_keeps_nobody() {
     a.answer(Answer::status(503));
     eventually("the next one waits", || shown(&proxy)["waiting"] == 2);
     assert_eq!(proxy.get("/").status, 503, "the member's own answer");
+}
+
+#[test]
+fn an_end_that_is_refused_keeps_no_next_beginning_back() {
+    let (a, pager) = (Origin::start(), Origin::start());
+    let config = file(&[("pager", &pager, "on: [fallback]")], &[&a], "").replace(", secret:", ", retries: 0, secret:");
+    let proxy = start(&config);
+    proxy.await_all_healthy();
+    let outage = |told_before: usize| {
+        a.answer(Answer::status(503));
+        eventually("it has begun", || told(&pager).len() > told_before);
+        eventually("it is taken", || shown(&proxy)["open"][0]["key"] == "fallback/pool/web");
+    };
+    outage(0);
+    // Who does not know it any more says so, and is not asked again.
+    pager.answer(Answer::status(404));
+    a.answer(Answer::status(200));
+    eventually("it is given up", || shown(&proxy)["dropped"] == 1);
+    assert_eq!(shown(&proxy)["waiting"], 0);
+    proxy.await_log("it is said", 0, |line| line.text("message").contains("is not told any more") && line.is_error());
+    pager.answer(Answer::status(200));
+    outage(2);
+    assert_eq!(told(&pager)[2..], ["fallback/pool/web firing"]);
+    // One that may be taken later is not waited for either, and comes with the next end: not between.
+    pager.answer(Answer::status(429));
+    a.answer(Answer::status(200));
+    eventually("the end is refused", || shown(&proxy)["failed"] == 2);
+    let gate = Gate::new();
+    pager.answer(Answer::status(429).held_by(&gate));
+    a.answer(Answer::status(503));
+    eventually("the end is tried once more", || gate.waiting() == 1);
+    pager.answer(Answer::status(200));
+    gate.open();
+    outage(5);
+    assert_eq!(told(&pager)[5..], ["fallback/pool/web firing"]);
+    assert_eq!(shown(&proxy)["waiting"], 1);
+    a.answer(Answer::status(200));
+    eventually("nothing is owed", || told(&pager).len() == 8 && shown(&proxy)["waiting"] == 0);
+    assert_eq!(told(&pager)[6..], ["fallback/pool/web resolved"; 2]);
+    let episode = |at: usize| notices(&pager)[at]["episode"].clone();
+    assert!(episode(6) == episode(3) && episode(7) == episode(5), "each of its own");
+}
+
+#[test]
+fn what_one_try_may_have_brought_is_told_to_be_over_whatever_the_last_one_did() {
+    let (a, pager, gate) = (Origin::start(), Origin::start(), Gate::new());
+    let config = file(&[("pager", &pager, "on: [fallback]")], &[&a], "").replace(", secret:", ", retries: 1, secret:");
+    let proxy = start(&config);
+    proxy.await_all_healthy();
+    pager.answer(Answer::close().held_by(&gate));
+    a.answer(Answer::status(503));
+    eventually("the first try is there", || gate.waiting() == 1);
+    pager.answer(Answer::status(429));
+    gate.open();
+    eventually("the last one is refused", || shown(&proxy)["failed"] == 1);
+    assert_eq!((told(&pager).len(), &shown(&proxy)["open"]), (2, &Value::Array(vec![])), "nobody has taken it");
+    pager.answer(Answer::status(200));
+    a.answer(Answer::status(200));
+    await_told(&pager, &["fallback/pool/web firing", "fallback/pool/web firing", "fallback/pool/web resolved"]);
+}
+
+#[test]
+fn what_was_refused_keeps_no_news_and_is_not_sent_all_again_for_one_that_is_taken() {
+    const POOLS: usize = 30;
+    let (a, b, pager) = (Origin::start(), Origin::start(), Origin::start());
+    let pool = |name: &str, origin: &Origin| format!("  {name}: {{ members: [{origin}], {PROBE} }}\n");
+    let pools: String = (0..POOLS).map(|number| pool(&format!("p{number}"), &a)).collect();
+    let routes: Vec<String> = (0..POOLS).map(|number| format!("{{ path: /p{number}, pool: p{number} }}")).collect();
+    let hook = format!("{{ url: \"http://{}\", secret: open-sesame, retries: 0 }}", pager.address());
+    pager.answer(Answer::status(404));
+    a.answer(Answer::status(503));
+    let proxy = Proxy::start(&format!(
+        "alerts: [{{ name: pager, webhook: {hook}, on: [fallback] }}]\npools:\n{pools}{}routes: [{}, {{ pool: news }}]\n",
+        pool("news", &b),
+        routes.join(", ")
+    ));
+    eventually("all are refused", || shown(&proxy)["failed"] == POOLS);
+    // Of what was refused only one is tried for the one that is taken, and is refused too.
+    let (gate, second) = (Gate::new(), Gate::new());
+    pager.answer(Answer::status(200).held_by(&gate));
+    b.answer(Answer::status(503));
+    eventually("the news is on its way", || gate.waiting() == 1);
+    pager.answer(Answer::status(404).held_by(&second));
+    gate.open();
+    eventually("one of the others is tried", || second.waiting() == 1);
+    pager.answer(Answer::status(200));
+    b.answer(Answer::status(200));
+    eventually("its end waits", || shown(&proxy)["waiting"] == POOLS + 1);
+    second.open();
+    // The end is next, though the others have waited for longer.
+    eventually("all the rest is taken", || shown(&proxy)["waiting"] == 0);
+    let all = told(&pager);
+    assert_eq!(all[POOLS], "fallback/pool/news firing");
+    assert_eq!(all[POOLS + 2], "fallback/pool/news resolved", "{all:?}");
+    assert_eq!(all.len(), 2 * POOLS + 3, "each taken one has the next tried");
 }
 
 #[test]
@@ -247,6 +342,47 @@ fn what_waits_is_told_at_the_end_and_the_end_is_not_kept_for_ever() {
         proxy.log().into_iter().find(|line| line.text("message").contains("the end came before"))
     });
     assert_eq!(said.json["left"], 2, "{}", said.raw);
+}
+
+#[test]
+fn what_was_refused_has_one_more_chance_at_the_end_and_what_is_left_is_said() {
+    let (a, pager, deaf) = (Origin::start(), Origin::start(), Origin::start());
+    let alerts = [("pager", &pager, "on: [fallback]"), ("deaf", &deaf, "on: [fallback]")];
+    let config = format!("lame_duck: 0s\n{}", file(&alerts, &[&a], "")).replace(", secret:", ", retries: 0, secret:");
+    let mut proxy = start(&config);
+    proxy.await_all_healthy();
+    a.answer(Answer::status(503));
+    eventually("both are told", || told(&pager).len() == 1 && told(&deaf).len() == 1);
+    [&pager, &deaf].iter().for_each(|pager| pager.answer(Answer::status(503)));
+    a.answer(Answer::status(200));
+    let all = || proxy.admin_get("/api/v1/alerts").json()["alerts"].clone();
+    eventually("its end is refused", || all()[0]["failed"] == 1 && all()[1]["failed"] == 1);
+    pager.answer(Answer::status(200));
+    proxy.signal("TERM");
+    assert!(proxy.wait().success());
+    assert_eq!(told(&pager)[1..], ["fallback/pool/web resolved"; 2]);
+    assert_eq!(told(&deaf).len(), 3, "it had its chance");
+    let said: Vec<_> = proxy.log().into_iter().filter(|line| line.text("message").contains("the end came")).collect();
+    assert_eq!(said.len(), 1);
+    assert!(said[0].text("name") == "deaf" && said[0].json["left"] == 1, "{}", said[0].raw);
+    assert!(said[0].raw.contains("fallback/pool/web resolved"), "{}", said[0].raw);
+}
+
+#[test]
+fn what_an_alert_that_is_taken_out_still_owed_is_said_and_counted() {
+    let (a, pager, chat) = (Origin::start(), Origin::start(), Origin::start());
+    let on = "on: [fallback]";
+    let config = file(&[("pager", &pager, on), ("chat", &chat, on)], &[&a], "");
+    let proxy = start(&config.replace(", secret:", ", retries: 0, secret:"));
+    proxy.await_all_healthy();
+    chat.answer(Answer::status(404));
+    a.answer(Answer::status(503));
+    eventually("it is refused", || proxy.admin_get("/api/v1/alerts").json()["alerts"][1]["failed"] == 1);
+    proxy.reload(&file(&[("pager", &pager, on)], &[&a], ""));
+    let said = proxy.await_log("it is said", 0, |line| line.text("message").contains("chat is taken out"));
+    assert!(said.is_error() && said.raw.contains("fallback/pool/web firing"), "{}", said.raw);
+    eventually("it is counted", || Scrape::of(&proxy).value("alerts_total{alert=\"chat\",result=\"dropped\"}") == 1.0);
+    assert_eq!(Scrape::of(&proxy).value("alerts_total{alert=\"chat\",result=\"failed\"}"), 1.0);
 }
 
 #[test]

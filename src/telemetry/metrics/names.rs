@@ -304,11 +304,14 @@ pub const REMEDIATION_LOST: Metric = gauge(
 pub const ALERTS: Metric = counter(
     "pulsegate_alerts_total",
     &["alert", "result"],
-    "What each alert has told: sent, failed (not taken after all its retries; tried again later, and counted again), dropped (given up: not taken for a day, too much open, or the alert taken out).",
+    "What each alert has told: sent, failed (not taken after all its retries; tried again later, and counted again), dropped (given up: an end refused or not taken for a day, too much open, or the alert taken out).",
 );
 
-pub const ALERTS_OPEN: Metric =
-    gauge("pulsegate_alerts_open", &["alert"], "What each alert has told of and is not over.");
+pub const ALERTS_OPEN: Metric = gauge(
+    "pulsegate_alerts_open",
+    &["alert"],
+    "What each alert has told of, as far as that was taken and is not over.",
+);
 
 pub const ALERTS_WAITING: Metric =
     gauge("pulsegate_alerts_waiting", &["alert"], "What each alert has still to send, what is being tried included.");
