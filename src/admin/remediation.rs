@@ -17,7 +17,7 @@ use super::views::time_of;
 use crate::clock;
 use crate::config::{Action, Remediation};
 use crate::control::Control;
-use crate::health::replacement::{Ledger, Limit, Wait};
+use crate::health::replacement::{Ledger, Limit, Wait, Who};
 use crate::remediate::{Ending, Finished, Overview, Refused, Running};
 use crate::snapshot::{Served, Snapshot};
 
@@ -255,10 +255,8 @@ impl PoolRemediationView {
     fn new(served: &Served, rule: &Remediation, overview: &Overview) -> PoolRemediationView {
         let pool = &served.config.name;
         let mut waiting: Vec<(Duration, WaitingView)> = served.live.read(|health, members| {
-            let of_pool = overview.waiting.iter().filter(|((of, _), _)| **of == **pool);
-            let view = |((_, id), wait): (&(Arc<str>, _), &Wait)| {
-                let member = health.member(*id)?;
-                let live = members.iter().find(|live| live.id() == *id)?;
+            let view = |((_, id), wait): (&Who, &Wait)| {
+                let (member, live) = (health.member(*id)?, members.get(health.index_of(*id)?)?);
                 let since = member.unpassed_since();
                 let of = match wait {
                     Wait::Shared(pool) => Some(pool.to_string()),
@@ -270,7 +268,7 @@ impl PoolRemediationView {
                 let unpassed_since = time_of(since);
                 Some((since, WaitingView { member: label, name, unpassed_since, reason: wait.as_str(), of }))
             };
-            of_pool.filter_map(view).collect()
+            overview.waiting_in(served.live.name()).filter_map(view).collect()
         });
         waiting.sort_by_key(|(since, _)| *since);
         let limits = rule.limits;

@@ -7,13 +7,14 @@
 //!
 //! The oldest comes first. What a limit keeps waiting is deferred, and each decision is told when it becomes another one.
 //!
-//! Not here: what is done (`remediate`), how many may be (`ledger`).
+//! Not here: what is done (`remediate`), how many may be (`ledger`), what the pools of a machine have to say (`machine`).
 
 mod ledger;
+mod machine;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,6 +22,7 @@ use std::time::Duration;
 pub use ledger::{Entry, Full, Ledger, Limit, Limits, Stamp};
 
 use super::{Admin, Member, MemberId};
+use machine::Machines;
 
 /// Between two looks at those who wait for something that nobody announces.
 const LOOK: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
@@ -56,7 +58,7 @@ pub struct Patient {
     pub is_in_hand: bool,
     /// It is not disabled.
     pub is_probed: bool,
-    /// Of its pool; `None`: nobody is replaced there.
+    /// Of its pool, the same for all of its members; `None`: nobody is replaced there.
     pub rule: Option<Rule>,
 }
 
@@ -225,7 +227,6 @@ impl Ward {
         max_global: u32,
     ) -> (Vec<Turn>, Option<Duration>) {
         self.ledger.advance(now, wall);
-        let machines = machines(patients);
         self.forget(now, patients);
         let mut due: Vec<(Duration, &Patient, Rule)> = Vec::new();
         for patient in patients {
@@ -236,14 +237,16 @@ impl Ward {
             }
         }
         due.sort_by(|(one, a, _), (other, b, _)| one.cmp(other).then_with(|| a.who.cmp(&b.who)));
+        let asked: HashSet<IpAddr> = due.iter().map(|(_, patient, _)| patient.machine).collect();
+        let there = |patient: &&Patient| patient.is_probed && asked.contains(&patient.machine);
+        let mut machines = Machines::of(patients.iter().filter(there));
         let (mut turns, mut waiting) = (Vec::new(), BTreeMap::new());
         for (_, patient, rule) in due {
             // An older one on its machine may just have been chosen.
             if now < self.since(patient).saturating_add(rule.after) {
                 continue;
             }
-            let others = &machines[&patient.machine];
-            match self.decide(now, patient, rule, others, max_global) {
+            match self.decide(now, patient, &mut machines, max_global) {
                 Answer::Start(order) => turns.push(Turn::Start(order)),
                 Answer::Wait(wait) => {
                     let told = self.waiting.get(&patient.who).is_some_and(|before| before.is_like(&wait));
@@ -254,14 +257,16 @@ impl Ward {
                 }
             }
         }
-        let started = |who: &Who| turns.iter().any(|turn| matches!(turn, Turn::Start(order) if order.who == *who));
-        let over = self.waiting.keys().filter(|who| !waiting.contains_key(*who) && !started(who));
+        let started: BTreeSet<&Who> =
+            turns.iter().filter(|turn| matches!(turn, Turn::Start(_))).map(Turn::who).collect();
+        let over = self.waiting.keys().filter(|who| !waiting.contains_key(*who) && !started.contains(who));
         let over: Vec<Turn> = over.cloned().map(Turn::Over).collect();
         turns.extend(over);
         self.waiting = waiting;
         let next = patients.iter().filter_map(|patient| self.next_look(now, patient)).min();
         (turns, next)
     }
+
     /// Somebody wants this one replaced now, however it is: the limits hold all the same.
     pub fn by_hand(
         &mut self,
@@ -273,10 +278,10 @@ impl Ward {
     ) -> Option<Answer> {
         self.ledger.advance(now, wall);
         let patient = patients.iter().find(|patient| patient.who == *who)?;
-        let rule = patient.rule?;
+        patient.rule?;
         let is_there = |other: &&Patient| other.machine == patient.machine && other.is_probed;
-        let others: Vec<&Patient> = patients.iter().filter(|other| other.who == *who || is_there(other)).collect();
-        let answer = self.admit(now, patient, rule, &others, max_global);
+        let mut machines = Machines::of(patients.iter().filter(|other| other.who == *who || is_there(other)));
+        let answer = self.admit(now, patient, &mut machines, max_global);
         let Answer::Start(order) = answer else { return Some(answer) };
         self.waiting.remove(who);
         Some(Answer::Start(Order { is_due: false, ..order }))
@@ -310,8 +315,9 @@ impl Ward {
         // It is in the ledger already, and does not stand in its own way.
         let mut without = self.ledger.clone();
         without.strike(&order.entry);
-        let limits = |pool: &Arc<str>| patients.iter().filter(|p| p.who.0 == *pool).find_map(|p| p.rule);
-        let counts_for = order.counts_for.iter().filter_map(|pool| Some((pool.clone(), limits(pool)?.limits)));
+        let rules = patients.iter().filter_map(|patient| Some((&patient.who.0, patient.rule?)));
+        let rules: HashMap<&Arc<str>, Rule> = rules.collect();
+        let counts_for = order.counts_for.iter().filter_map(|pool| Some((pool.clone(), rules.get(pool)?.limits)));
         without.full(&counts_for.collect::<Vec<_>>(), max_global).map(|full| Against::Wait(Wait::Full(full)))
     }
 
@@ -340,34 +346,25 @@ impl Ward {
         }
     }
 
-    fn decide(&mut self, now: Duration, patient: &Patient, rule: Rule, others: &[&Patient], max_global: u32) -> Answer {
-        let (pool, _) = &patient.who;
-        let fails_in = |pool: &Arc<str>| others.iter().filter(|p| p.who.0 == *pool).all(|p| p.is_failing);
-        match others.iter().map(|other| &other.who.0).find(|other| *other != pool && !fails_in(other)) {
+    fn decide(&mut self, now: Duration, patient: &Patient, machines: &mut Machines<'_>, max_global: u32) -> Answer {
+        match machines.well_beside(patient) {
             Some(other) => Answer::Wait(Wait::Shared(other.clone())),
-            None => self.admit(now, patient, rule, others, max_global),
+            None => self.admit(now, patient, machines, max_global),
         }
     }
 
     /// Replaces it if the limits have room.
-    fn admit(&mut self, now: Duration, patient: &Patient, rule: Rule, others: &[&Patient], max_global: u32) -> Answer {
-        let pool = &patient.who.0;
-        let mut counts_for = vec![(pool.clone(), rule.limits)];
-        let mut shared_with: Vec<Arc<str>> = Vec::new();
-        for other in others.iter().filter(|other| other.who.0 != *pool) {
-            if !shared_with.contains(&other.who.0) {
-                shared_with.push(other.who.0.clone());
-                counts_for.extend(other.rule.map(|rule| (other.who.0.clone(), rule.limits)));
-            }
-        }
-        if let Some(full) = self.ledger.full(&counts_for, max_global) {
+    fn admit(&mut self, now: Duration, patient: &Patient, machines: &mut Machines<'_>, max_global: u32) -> Answer {
+        if let Some(full) = machines.full(patient, &self.ledger, max_global) {
             return Answer::Wait(Wait::Full(full));
         }
+        let pool = &patient.who.0;
         let since = self.since(patient);
-        let counts_for: Vec<Arc<str>> = counts_for.into_iter().map(|(pool, _)| pool).collect();
+        let (counts_for, shared_with) = machines.pools(patient);
         let entry = self.ledger.enter(counts_for.clone());
         // Whoever else is on the machine is replaced with it; its neighbours in its own pool are members by themselves.
-        let replaced = others.iter().filter(|other| other.who.0 != *pool || other.who == patient.who);
+        let there = machines.members(patient).iter();
+        let replaced = there.filter(|other| other.who.0 != *pool || other.who == patient.who);
         let before = replaced.map(|other| (other.who.clone(), self.replaced.insert(other.who.clone(), now))).collect();
         let was_unnoted = self.waiting.get(&patient.who) == Some(&Wait::Unnoted);
         let (who, machine) = (patient.who.clone(), patient.machine);
@@ -437,12 +434,8 @@ fn is_due(now: Duration, since: Duration, patient: &Patient, rule: Rule) -> bool
     !patient.is_in_hand && patient.failed_at.is_some_and(fresh) && now >= since.saturating_add(rule.after)
 }
 
-/// Who runs on each machine and is probed.
-fn machines(patients: &[Patient]) -> HashMap<IpAddr, Vec<&Patient>> {
-    let mut machines: HashMap<IpAddr, Vec<&Patient>> = HashMap::new();
-    patients
-        .iter()
-        .filter(|patient| patient.is_probed)
-        .for_each(|patient| machines.entry(patient.machine).or_default().push(patient));
-    machines
+/// One step of a look: its tests count them, since no clock says on another machine that there are too many.
+fn step() {
+    #[cfg(test)]
+    tests::STEPS.set(tests::STEPS.get() + 1);
 }

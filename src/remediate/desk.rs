@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::health::MemberId;
 use crate::health::replacement::{Ledger, Order, Stamp, Wait, Ward, Who};
 use crate::snapshot::Snapshot;
 
@@ -114,6 +115,13 @@ pub struct Overview {
     pub finished: Vec<Arc<Finished>>,
     /// What would count, and who would wait, if nobody only observed; `None`: nobody does.
     pub trial: Option<Ward>,
+}
+
+impl Overview {
+    /// Who of a pool is due and waits.
+    pub fn waiting_in(&self, pool: &Arc<str>) -> impl Iterator<Item = (&Who, &Wait)> {
+        self.waiting.range((pool.clone(), MemberId(0))..=(pool.clone(), MemberId(u64::MAX)))
+    }
 }
 
 /// What is known.

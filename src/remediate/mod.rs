@@ -48,6 +48,9 @@ const TICK: Duration = Duration::from_secs(5);
 /// At the end the disk has so long.
 const LAST_WRITE: Duration = Duration::from_secs(2);
 
+/// Told at once; then whoever else has something to do on this thread does it.
+const TOLD_AT_ONCE: usize = 32;
+
 /// Looks that follow each other take at least so long.
 const LEAST: Duration = Duration::from_millis(50);
 
@@ -263,7 +266,7 @@ impl Remediator {
             return None;
         }
         let snapshot = self.snapshot.load_full();
-        let observed = self.look_on(&snapshot);
+        let observed = self.look_on(&snapshot).await;
         if snapshot.pools.values().all(|pool| pool.config.remediation.is_none()) && self.desk().is_at_rest() {
             return observed;
         }
@@ -287,7 +290,7 @@ impl Remediator {
                 }
             }
         }
-        self.tell(&snapshot, rest);
+        self.tell(&snapshot, rest).await;
         next.into_iter().chain(observed).min()
     }
 
@@ -547,22 +550,22 @@ impl Remediator {
     }
 
     /// Tells of who waits and who does not any more; of many that are alike only the first are named.
-    fn tell(&self, snapshot: &Snapshot, turns: Vec<Turn>) {
-        let mut crowd = words::Crowd::default();
+    async fn tell(&self, snapshot: &Snapshot, turns: Vec<Turn>) {
+        let (mut crowd, mut pauses) = (words::Crowd::default(), Pauses::default());
         for turn in turns {
-            let who = match &turn {
-                Turn::Start(order) => &order.who,
-                Turn::Wait(who, _) | Turn::Over(who) => who,
-            };
-            let subject = snapshot.pools.get(&*who.0).and_then(|served| Subject::of(served, who.1));
+            let who = turn.who();
             if let Turn::Wait(_, wait) = &turn {
                 self.desk().count(&who.0, |tally| match wait {
                     Wait::Shared(_) => tally.spared += 1,
                     _ => tally.deferred += 1,
                 });
             }
-            if let (Some(subject), true) = (subject, crowd.names(&turn)) {
+            if !crowd.names(&turn) {
+                continue;
+            }
+            if let Some(subject) = snapshot.pools.get(&*who.0).and_then(|served| Subject::of(served, who.1)) {
                 self.events.publish(words::turn(&subject, &turn));
+                pauses.told().await;
             }
         }
         crowd.rest().for_each(|event| drop(self.events.publish(event)));
@@ -570,6 +573,19 @@ impl Remediator {
 
     fn desk(&self) -> MutexGuard<'_, Desk> {
         self.desk.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Who tells much lets others have their turn in between.
+#[derive(Debug, Default)]
+struct Pauses(usize);
+
+impl Pauses {
+    async fn told(&mut self) {
+        self.0 += 1;
+        if self.0.is_multiple_of(TOLD_AT_ONCE) {
+            tokio::task::yield_now().await;
+        }
     }
 }
 

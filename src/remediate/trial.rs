@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use super::desk::{By, Desk};
-use super::{Remediator, Subject, judges, rule, wall, words};
+use super::{Pauses, Remediator, Subject, judges, rule, wall, words};
 use crate::clock;
 use crate::health::replacement::{Patient, Turn, Ward};
 use crate::pool;
@@ -19,9 +19,9 @@ const RULE: &[&str] = &["remediation"];
 
 impl Remediator {
     /// Looks at everyone in whose pool the remediation only observes, tells what would be done, and says when to look again.
-    pub(super) fn look_on(&self, snapshot: &Snapshot) -> Option<Duration> {
+    pub(super) async fn look_on(&self, snapshot: &Snapshot) -> Option<Duration> {
         let (now, trying) = (clock::monotonic(), snapshot.pools.values().any(|served| observes(served)));
-        let (turns, ward, next) = {
+        let (turns, next) = {
             let mut desk = self.desk();
             if !trying {
                 desk.trial = None;
@@ -30,29 +30,40 @@ impl Remediator {
             let patients = patients(snapshot, &mut desk);
             let mut ward = desk.trial.take().unwrap_or_else(|| Ward::new(desk.ward.ledger().clone()));
             let (turns, next) = ward.look(now, wall(), &patients, snapshot.config.max_global);
-            desk.trial = Some(ward.clone());
-            (turns, ward, next)
+            let turns: Vec<(Turn, String)> = turns.into_iter().map(|turn| with_used(turn, &ward, snapshot)).collect();
+            desk.trial = Some(ward);
+            (turns, next)
         };
-        let mut crowd = words::Crowd::default();
-        for turn in &turns {
+        let (mut crowd, mut pauses) = (words::Crowd::default(), Pauses::default());
+        for (turn, used) in &turns {
             let who = turn.who();
             let Some(served) = snapshot.pools.get(&*who.0).filter(|served| observes(served)) else { continue };
-            let (Some(subject), Some(rule)) = (Subject::of(served, who.1), &served.config.observed_remediation) else {
+            let is_start = matches!(turn, Turn::Start(_));
+            if !is_start && !crowd.names(turn) {
                 continue;
-            };
+            }
+            let Some(subject) = Subject::of(served, who.1) else { continue };
             let event = match turn {
-                Turn::Start(order) => {
-                    let used = words::used(&ward, &who.0, rule);
-                    words::started(&subject, order, By::Rule, &used, now)
-                }
-                _ if !crowd.names(turn) => continue,
+                Turn::Start(order) => words::started(&subject, order, By::Rule, used, now),
                 turn => words::turn(&subject, turn),
             };
             self.events.publish(mark(event, RULE));
+            pauses.told().await;
         }
         crowd.rest().for_each(|event| drop(self.events.publish(mark(event, RULE))));
         next
     }
+}
+
+/// How much of its pool's limits is used where one begins.
+fn with_used(turn: Turn, ward: &Ward, snapshot: &Snapshot) -> (Turn, String) {
+    let pool = &turn.who().0;
+    let rule = snapshot.pools.get(&**pool).and_then(|served| served.config.observed_remediation.as_ref());
+    let used = match (&turn, rule) {
+        (Turn::Start(_), Some(rule)) => words::used(ward, pool, rule),
+        _ => String::new(),
+    };
+    (turn, used)
 }
 
 fn observes(served: &Served) -> bool {

@@ -1,5 +1,6 @@
 //! Decisions on replacement in words: one event each.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -191,33 +192,21 @@ pub fn used(ward: &Ward, pool: &str, rule: &Remediation) -> String {
 
 /// How many have come to wait in each way.
 #[derive(Debug, Default)]
-pub struct Crowd(Vec<(Arc<str>, &'static str, Option<&'static str>, usize)>);
+pub struct Crowd(BTreeMap<(Arc<str>, &'static str, Option<&'static str>), usize>);
 
 impl Crowd {
     /// Counts one more, and says whether it is one of the first.
     pub fn names(&mut self, turn: &Turn) -> bool {
-        let pool = match turn {
-            Turn::Start(order) => &order.who.0,
-            Turn::Wait(who, _) | Turn::Over(who) => &who.0,
-        };
         let (to, reason) = word(turn);
-        let same = self.0.iter_mut().find(|(p, t, r, _)| p == pool && (*t, *r) == (to, reason));
-        match same {
-            Some((.., count)) => {
-                *count += 1;
-                *count <= NAMED
-            }
-            None => {
-                self.0.push((pool.clone(), to, reason, 1));
-                true
-            }
-        }
+        let count = self.0.entry((turn.who().0.clone(), to, reason)).or_default();
+        *count += 1;
+        *count <= NAMED
     }
 
     /// One event for all further ones of each way.
     pub fn rest(&self) -> impl Iterator<Item = Event> + '_ {
-        let many = self.0.iter().filter(|(.., count)| *count > NAMED);
-        many.map(|(pool, to, reason, count)| {
+        let many = self.0.iter().filter(|(_, count)| **count > NAMED);
+        many.map(|((pool, to, reason), count)| {
             let count = count - NAMED;
             let further = if count == 1 { "1 more member".to_owned() } else { format!("{count} more members") };
             let (level, message) = match *to {

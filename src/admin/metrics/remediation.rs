@@ -1,5 +1,8 @@
 //! The families of replacement: pools that replace members, or have.
 
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
 use super::count;
 use super::facts::PoolFacts;
 use crate::control::Control;
@@ -15,10 +18,14 @@ pub fn remediation(page: &mut Page, control: &Control, pools: &[PoolFacts]) {
         .iter()
         .filter_map(|pool| Some((pool.name(), snapshot.pools.get(pool.name())?.config.remediation.as_ref()?.limits)))
         .collect();
+    let replacing: HashSet<&str> = rules.iter().map(|(pool, _)| *pool).collect();
+    let waiting = by_pool(overview.waiting.keys().map(|who| &who.0));
+    let running = by_pool(overview.running.iter().map(|one| &one.who.0));
+    let queued = by_pool(overview.queued.iter().map(|one| &one.who.0));
     page.family(&metrics::REMEDIATION, |series| {
         for pool in pools {
             let tally = remediator.tally(pool.name());
-            if tally == Tally::default() && rules.iter().all(|(name, _)| *name != pool.name()) {
+            if tally == Tally::default() && !replacing.contains(pool.name()) {
                 continue;
             }
             let Tally { started, done, failed, deferred, spared, refused, queued, dropped } = tally;
@@ -35,24 +42,17 @@ pub fn remediation(page: &mut Page, control: &Control, pools: &[PoolFacts]) {
             rows.into_iter().for_each(|(result, value)| series.add(&[pool.name(), result], count(value)));
         }
     });
-    page.family(&metrics::REMEDIATION_WAITING, |series| {
-        for (pool, _) in &rules {
-            let waiting = overview.waiting.keys().filter(|(of, _)| **of == **pool).count();
-            series.add(&[*pool], waiting as f64);
-        }
-    });
-    page.family(&metrics::REMEDIATION_RUNNING, |series| {
-        for (pool, _) in &rules {
-            let running = overview.running.iter().filter(|running| *running.who.0 == **pool).count();
-            series.add(&[*pool], running as f64);
-        }
-    });
-    page.family(&metrics::REMEDIATION_QUEUED, |series| {
-        for (pool, _) in &rules {
-            let queued = overview.queued.iter().filter(|one| *one.who.0 == **pool).count();
-            series.add(&[*pool], queued as f64);
-        }
-    });
+    for (family, of) in [
+        (&metrics::REMEDIATION_WAITING, &waiting),
+        (&metrics::REMEDIATION_RUNNING, &running),
+        (&metrics::REMEDIATION_QUEUED, &queued),
+    ] {
+        page.family(family, |series| {
+            for (pool, _) in &rules {
+                series.add(&[*pool], of.get(*pool).copied().unwrap_or_default() as f64);
+            }
+        });
+    }
     page.family(&metrics::REMEDIATION_USED, |series| {
         for (pool, limits) in &rules {
             for (limit, most) in [(Limit::Hour, limits.per_hour), (Limit::Day, limits.per_day)] {
@@ -70,4 +70,11 @@ pub fn remediation(page: &mut Page, control: &Control, pools: &[PoolFacts]) {
     page.single(&metrics::REMEDIATION_GLOBAL_USED, overview.ledger.spent(Limit::Global, "", max_global) as f64);
     page.single(&metrics::REMEDIATION_GLOBAL_LIMIT, max_global.into());
     page.single(&metrics::REMEDIATION_LOST, u8::from(overview.ledger.lost_at().is_some()).into());
+}
+
+/// How many of these there are of each.
+fn by_pool<'a>(pools: impl Iterator<Item = &'a Arc<str>>) -> HashMap<&'a str, usize> {
+    let mut by_pool = HashMap::new();
+    pools.for_each(|pool| *by_pool.entry(&**pool).or_default() += 1);
+    by_pool
 }

@@ -6,8 +6,11 @@
 //!
 //! Not here: who is due (`mod`), where the ledger is kept (`remediate`).
 
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
+
+use super::step;
 
 const HOUR: Duration = Duration::from_secs(3600);
 const HALF_A_DAY: Duration = Duration::from_secs(12 * 3600);
@@ -95,6 +98,8 @@ pub struct Ledger {
     now: Stamp,
     monotonic: Duration,
     entries: Vec<Entry>,
+    /// When the entries were that count for a pool: a look asks it of every pool.
+    of: HashMap<Arc<str>, Vec<Stamp>>,
     /// When it turned out that an earlier ledger is lost: nobody knows what was in it, so every window is full.
     lost_at: Option<Stamp>,
 }
@@ -102,7 +107,7 @@ pub struct Ledger {
 impl Ledger {
     /// An empty one, at `monotonic` time and the time of day.
     pub fn new(monotonic: Duration, wall: Duration) -> Ledger {
-        Ledger { now: Stamp { counted: wall, wall }, monotonic, entries: Vec::new(), lost_at: None }
+        Ledger { now: Stamp { counted: wall, wall }, monotonic, entries: Vec::new(), of: HashMap::new(), lost_at: None }
     }
 
     /// One that goes on from where another process left it, at `left`.
@@ -114,7 +119,8 @@ impl Ledger {
         lost_at: Option<Stamp>,
     ) -> Ledger {
         let counted = left.counted.saturating_add(wall.saturating_sub(left.wall));
-        Ledger { now: Stamp { counted, wall }, monotonic, entries, lost_at }
+        let of = by_pool(&entries);
+        Ledger { now: Stamp { counted, wall }, monotonic, entries, of, lost_at }
     }
 
     /// One in place of another that cannot be read: full, until everything it may have held is out of its window.
@@ -130,8 +136,11 @@ impl Ledger {
         let by_monotonic = monotonic.saturating_sub(self.monotonic);
         self.now = Stamp { counted: self.now.counted.saturating_add(by_wall.min(by_monotonic)), wall };
         self.monotonic = monotonic;
-        let now = self.now;
+        let (now, before) = (self.now, self.entries.len());
         self.entries.retain(|entry| left_of(entry.at, now, DAY).is_some());
+        if self.entries.len() < before {
+            self.of = by_pool(&self.entries);
+        }
         self.lost_at = self.lost_at.filter(|at| left_of(*at, now, DAY).is_some());
     }
 
@@ -166,6 +175,7 @@ impl Ledger {
     /// Something is replaced now, and counts for `pools`: the entry, for who strikes it out.
     pub fn enter(&mut self, pools: Vec<Arc<str>>) -> Entry {
         let entry = Entry { at: self.now, pools };
+        count(&mut self.of, &entry);
         self.entries.push(entry.clone());
         entry
     }
@@ -174,6 +184,7 @@ impl Ledger {
     pub fn strike(&mut self, entry: &Entry) {
         if let Some(index) = self.entries.iter().rposition(|other| other == entry) {
             self.entries.remove(index);
+            self.of = by_pool(&self.entries);
         }
     }
 
@@ -214,29 +225,71 @@ impl Ledger {
 
     /// Why nothing may be replaced that counts for these pools; `None`: it may. Of several limits the one that lasts longest.
     pub fn full(&self, pools: &[(Arc<str>, Limits)], max_global: u32) -> Option<Full> {
-        let of_pools = pools.iter().flat_map(|(pool, limits)| {
-            [(Limit::Hour, pool.clone(), limits.per_hour), (Limit::Day, pool.clone(), limits.per_day)]
-        });
-        let all = of_pools.chain([(Limit::Global, Arc::from(""), max_global)]);
-        let full = all.filter_map(|(limit, pool, most)| {
-            let free_in = self.free_in(limit, &pool, most);
-            let is_lost = most > 0 && self.lost_for(limit) > self.filled_for(limit, &pool, most);
-            (free_in != Some(Duration::ZERO)).then_some(Full { limit, pool, most, free_in, is_lost })
-        });
-        full.max_by_key(|full| full.free_in.unwrap_or(Duration::MAX))
+        let of_pools = pools.iter().map(|(pool, limits)| self.full_for(pool, *limits));
+        longest(of_pools.chain([self.full_for_all(max_global)]))
+    }
+
+    /// Which of a pool's own limits keeps what counts for it; `None`: none does.
+    pub fn full_for(&self, pool: &Arc<str>, limits: Limits) -> Option<Full> {
+        longest([self.filled(Limit::Hour, pool, limits.per_hour), self.filled(Limit::Day, pool, limits.per_day)])
+    }
+
+    /// Whether the limit of all pools together keeps everything.
+    pub fn full_for_all(&self, max_global: u32) -> Option<Full> {
+        self.filled(Limit::Global, &Arc::from(""), max_global)
+    }
+
+    fn filled(&self, limit: Limit, pool: &Arc<str>, most: u32) -> Option<Full> {
+        let free_in = self.free_in(limit, pool, most);
+        if free_in == Some(Duration::ZERO) {
+            return None;
+        }
+        let is_lost = most > 0 && self.lost_for(limit) > self.filled_for(limit, pool, most);
+        Some(Full { limit, pool: pool.clone(), most, free_in, is_lost })
     }
 
     /// How long each that counts under a limit still does.
     fn left(&self, limit: Limit, pool: &str) -> Vec<Duration> {
-        let counts = |entry: &&Entry| limit == Limit::Global || entry.pools.iter().any(|of| **of == *pool);
-        let entries = self.entries.iter().filter(counts);
-        entries.filter_map(|entry| left_of(entry.at, self.now, limit.span())).collect()
+        step();
+        let left = |at| {
+            step();
+            left_of(at, self.now, limit.span())
+        };
+        match limit {
+            Limit::Global => self.entries.iter().filter_map(|entry| left(entry.at)).collect(),
+            Limit::Hour | Limit::Day => self.of.get(pool).into_iter().flatten().copied().filter_map(left).collect(),
+        }
+    }
+}
+
+/// Of these limits the one that lasts longest, and of several such the last.
+pub fn longest(full: impl IntoIterator<Item = Option<Full>>) -> Option<Full> {
+    full.into_iter().flatten().max_by_key(Full::lasts)
+}
+
+impl Full {
+    /// In how long there is room again; never is the longest.
+    pub fn lasts(&self) -> Duration {
+        self.free_in.unwrap_or(Duration::MAX)
+    }
+}
+
+fn by_pool(entries: &[Entry]) -> HashMap<Arc<str>, Vec<Stamp>> {
+    let mut of = HashMap::new();
+    entries.iter().for_each(|entry| count(&mut of, entry));
+    of
+}
+
+/// Counts an entry for each of its pools, once.
+fn count(of: &mut HashMap<Arc<str>, Vec<Stamp>>, entry: &Entry) {
+    for pool in entry.pools.iter().collect::<BTreeSet<_>>() {
+        of.entry(pool.clone()).or_default().push(entry.at);
     }
 }
 
 /// How long what was at `at` still is in a window of `span`; `None`: it is not. What is ahead by the wall clock may come
 /// into it again: the clock was set back.
-fn left_of(at: Stamp, now: Stamp, span: Duration) -> Option<Duration> {
+pub(super) fn left_of(at: Stamp, now: Stamp, span: Duration) -> Option<Duration> {
     let counted = span.checked_sub(now.counted.saturating_sub(at.counted)).filter(|left| !left.is_zero());
     let by_wall = match now.wall.checked_sub(at.wall) {
         Some(age) => span.checked_sub(age).filter(|left| !left.is_zero()),

@@ -1,10 +1,19 @@
 //! Replacement in virtual time: what the rules say, and what must hold in every history.
 
+mod model;
+
+use std::cell::Cell;
+
 use proptest::prelude::*;
 
 use super::super::trial::{ms, rules};
 use super::super::{Initial, Judge, Key, PoolHealth, Reason, Rules, Sample, Spec};
 use super::*;
+
+thread_local! {
+    /// Taken so far.
+    pub(super) static STEPS: Cell<u64> = const { Cell::new(0) };
+}
 
 const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3600);
