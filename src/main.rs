@@ -2,13 +2,12 @@
 
 use std::process::ExitCode;
 
-use clap::Parser;
-use pulsegate::cli::Cli;
+use pulsegate::cli;
 
 // glibc's allocator keeps its peak and costs more per request.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    Cli::parse().execute()
+    cli::main()
 }

@@ -128,15 +128,14 @@ impl Args {
         }
     }
 
-    /// The member as it was answered, and the pool as it is now.
+    /// The member and its pool, both as they are now: since the answer a probe may have ended.
     pub(super) async fn shown(&self, answer: &Answer<Member>) -> String {
         if self.operator.format() == Format::Json {
             return answer.body.clone();
         }
-        let member = member_words(&self.pool, &answer.said);
         // What was asked for is done, whether or not the pool can be looked at.
-        let pool = self.look().await;
-        pool.map_or(member.clone(), |pool| format!("{member}\n{}", pool_words(&self.pool, &pool.said)))
+        let pool = self.look().await.ok();
+        stand(&self.pool, &answer.said, pool.as_ref().map(|pool| &pool.said))
     }
 
     pub(super) fn ended(&self, member: &Member, pool: &Answer<Pool>) -> String {
@@ -150,6 +149,13 @@ impl Args {
             Format::Json => body(),
         }
     }
+}
+
+/// A member that was answered, and its pool, by one and the same look; as it was answered where that does not have it.
+fn stand(name: &str, answered: &Member, pool: Option<&Pool>) -> String {
+    let Some(pool) = pool else { return member_words(name, answered) };
+    let member = pool.members.iter().find(|member| member.is(answered)).unwrap_or(answered);
+    format!("{}\n{}", member_words(name, member), pool_words(name, pool))
 }
 
 /// How far `drained` is by what `pool` says. Another name may have its address.
@@ -188,4 +194,32 @@ fn stays(admin: &str) -> &str {
 
 pub(super) fn late(words: String, body: String) -> AskError {
     AskError::Late { words, body }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_member_and_its_pool_are_shown_as_one_look_has_them() {
+        let member = |standing: &str| Member {
+            address: "a:80".to_owned(),
+            admin: "enabled".to_owned(),
+            standing: standing.to_owned(),
+            ..Member::default()
+        };
+        let pool = |members: Vec<Member>| Pool {
+            mode: "normal".to_owned(),
+            in_rotation: 1,
+            total: 1,
+            members,
+            ..Pool::default()
+        };
+        let stands = |pool: Option<Pool>| stand("web", &member("unknown"), pool.as_ref());
+        let words = |standing: &str| format!("a:80 of web: enabled, stands {standing}; 0 in flight");
+        let of_pool = "pool web: 1 of 1 in rotation";
+        assert_eq!(stands(Some(pool(vec![member("healthy")]))), format!("{}\n{of_pool}", words("healthy")));
+        assert_eq!(stands(Some(pool(Vec::new()))), format!("{}\n{of_pool}", words("unknown")), "it has left since");
+        assert_eq!(stands(None), words("unknown"));
+    }
 }

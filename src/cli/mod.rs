@@ -16,7 +16,7 @@ mod simulate;
 mod standing;
 
 use std::ffi::OsString;
-use std::io::{self, IsTerminal};
+use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -29,6 +29,9 @@ use crate::telemetry::{self, Logging};
 
 /// How long the last lines of the log may take to be written.
 const LAST_LINES: Duration = Duration::from_secs(1);
+
+/// The exit code of arguments that cannot be understood.
+const USAGE: u8 = 2;
 
 /// A health-aware reverse proxy: traffic stays on members that are fit to serve, and the log says why.
 #[derive(Debug, Parser)]
@@ -178,6 +181,23 @@ struct LogFilter {
 enum LogFormat {
     Text,
     Json,
+}
+
+/// Does what the program's arguments ask for. Help and the version are output like any other: where they cannot be written, that
+/// is a failure.
+pub fn main() -> ExitCode {
+    match Cli::try_parse() {
+        Ok(cli) => cli.execute(),
+        Err(said) => {
+            let printed = said.print().and_then(|()| io::stdout().flush());
+            match printed {
+                Err(error) if !said.use_stderr() && error.kind() != io::ErrorKind::BrokenPipe => {
+                    output::unwritten(&error)
+                }
+                _ => ExitCode::from(u8::try_from(said.exit_code()).unwrap_or(USAGE)),
+            }
+        }
+    }
 }
 
 impl Cli {

@@ -11,7 +11,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 
-use rustix::fs::{Access, access};
+use rustix::fs::{Access, access, statfs};
 
 use crate::config::{Action, Config, Cost, Loaded, Placed, Places, PoolCost, Problem, Secret, Severity, Sink, Webhook};
 use crate::control::Prepared;
@@ -21,6 +21,10 @@ use crate::server::descriptors;
 use crate::snapshot::{Found, Located, Source};
 use crate::state_dir::StateDir;
 use crate::tls::Files;
+
+/// File systems that show the kernel, by their number (statfs(2)): nobody keeps files there.
+const KERNELS: [(u64, &str); 4] =
+    [(0x9fa0, "procfs"), (0x6265_6572, "sysfs"), (0x0027_e0eb, "cgroup"), (0x6367_7270, "cgroup2")];
 
 /// The same file with further advice and whom it was found to have, or with the errors that would keep it from being used
 /// here.
@@ -177,6 +181,11 @@ fn unusable(path: &Path) -> Option<String> {
     let there = path.ancestors().find(|ancestor| ancestor.exists())?;
     if !there.is_dir() {
         return Some(format!("`state_dir` `{shown}` cannot be used: `{}` is no directory", there.display()));
+    }
+    // There even root may be allowed what the kernel will not do.
+    if let Some(kind) = statfs(there).ok().and_then(|of| KERNELS.iter().find(|(magic, _)| *magic == of.f_type as u64)) {
+        let (there, kind) = (there.display(), kind.1);
+        return Some(format!("`state_dir` `{shown}` cannot be used: `{there}` is {kind}, where no files can be made"));
     }
     if let Some(error) = access(there, Access::WRITE_OK | Access::EXEC_OK).err() {
         return Some(format!("`state_dir` `{shown}` cannot be used: `{}`: {error}", there.display()));
@@ -340,6 +349,7 @@ routes: [{ pool: a }, { path: /b, pool: b }, { path: /c, pool: c }]
         }
         let state = |path: &str| unusable(Path::new(path));
         assert_eq!((state(&at("")), state(&at("new/er"))), (None, None));
+        assert!(state("/proc/x").is_some_and(|message| message.contains("is procfs, where no files can be made")));
         assert!(state(&at("there.log/x")).is_some_and(|message| message.contains("is no directory")));
         fs::create_dir_all(at("state/remediation.json")).unwrap();
         let with_state = |log: &str| said(&format!("{log}\nstate_dir: {}", at("state")), member, &plain);

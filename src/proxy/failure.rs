@@ -132,6 +132,8 @@ fn settle(ctx: &mut Ctx, mut error: Box<Error>, fault: Fault, replay: Replay, by
         false => Came::Short,
     };
     let now = clock::monotonic();
+    // What came without a head, or behind an interim answer, is no body; not everybody who reads counts it alike.
+    let bytes = if ctx.attempt_has_answer() { bytes } else { 0 };
     let lease = ctx.attempt_ended_at(now, fault.result, bytes);
     let said = evidence::of_failure(fault, came);
     lease.iter().for_each(|lease| ctx.testify(now, lease, said));

@@ -89,7 +89,10 @@ fn a_result_that_cannot_be_written_is_a_failure_and_a_reader_that_has_gone_is_no
     let (admin, member) = (proxy.admin().to_string(), origin.address());
     let scenario = "duration: 1m\npools: { web: { members: [\"10.0.0.1:80\"], probe: { path: / } } }\n";
     std::fs::write(proxy.dir().join("calm.yaml"), scenario).expect("written");
-    let rows: [&[&str]; 7] = [
+    let rows: [&[&str]; 10] = [
+        &["--help"],
+        &["--version"],
+        &["run", "--help"],
         &["check", "proxy.yaml"],
         &["probe", "web"],
         &["simulate", "calm.yaml"],

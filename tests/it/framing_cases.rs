@@ -25,6 +25,7 @@ fn c21_switch_that_nobody_asked_for_is_a_502() {
         let line = proxy.access(path);
         assert!(line.has(&[("reason", "upstream_protocol"), ("outcome", "upstream_error")]), "{}", line.raw);
         assert!(line.attempts().iter().all(|attempt| attempt["result"] == "protocol"), "{}", line.raw);
+        assert!(line.attempts().iter().all(|attempt| attempt["bytes"] == 0), "no body came: {}", line.raw);
         assert_eq!(line.json["upgraded"], false, "{}", line.raw);
     }
 }
@@ -150,12 +151,18 @@ fn d22_interim_answers_pass_up_to_a_hundred() {
     let last = "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nend";
     origin.when(When::path("/hundred"), Answer::bytes(&format!("{}{last}", interim(100))));
     let endless = vec![Step::Bytes(interim(150).into_bytes()), Step::Hang];
-    origin.when(When::path("/endless"), Answer::raw(endless));
+    for path in ["/endless", "/endless-upload"] {
+        origin.when(When::path(path), Answer::raw(endless.clone()));
+    }
     let proxy = unprobed(&origin, "retries: { attempts: 1 }");
     let reply = proxy.get("/hundred");
     assert_eq!((reply.status, reply.interim.len(), reply.text().as_str()), (200, 100, "end"));
-    let reply = proxy.get("/endless");
-    assert_eq!((reply.status, reply.interim.len()), (502, 100));
-    let line = proxy.access("/endless");
-    assert!(line.has(&[("reason", "upstream_protocol"), ("outcome", "upstream_error")]), "{}", line.raw);
+    // By each of the two drivers.
+    for (method, path, body) in [("GET", "/endless", ""), ("PUT", "/endless-upload", "body")] {
+        let reply = proxy.request(method, path, &[], body);
+        assert_eq!((reply.status, reply.interim.len()), (502, 100), "{path}");
+        let line = proxy.access(path);
+        assert!(line.has(&[("reason", "upstream_protocol"), ("outcome", "upstream_error")]), "{}", line.raw);
+        assert!(line.attempts().iter().all(|attempt| attempt["bytes"] == 0), "no body came: {}", line.raw);
+    }
 }

@@ -46,7 +46,11 @@ use views::Explanation;
 pub async fn explain(State(control): State<Arc<Control>>, uri: Uri) -> Result<Json<Explanation>, Problem> {
     let query = Query::with_many(&uri, &["url", "header", "method", "client", "listener"], "header")?;
     let url = query.text("url").filter(|url| !url.is_empty());
-    let url = Url::read(url.ok_or_else(|| bad("url is missing; write what a client would ask for".to_owned()))?);
+    let url = url.ok_or_else(|| bad("url is missing; write what a client would ask for".to_owned()))?;
+    if let Some(scheme) = foreign_scheme(url) {
+        return Err(bad(format!("url is of scheme {scheme:?}; write http://, https://, or none")));
+    }
+    let url = Url::read(url);
     let described = described(&query, &url)?;
     // What is seen is never older than this.
     let event = control.events().last_id();
@@ -94,6 +98,15 @@ fn listener<'a>(config: &'a Config, name: Option<&str>, port: Option<u16>) -> Re
     })
 }
 
+/// The scheme of a URL that nobody would send here; a host with its port is none.
+fn foreign_scheme(text: &str) -> Option<&str> {
+    let (scheme, _) = text.split_once("://")?;
+    let is_scheme = scheme.starts_with(|c: char| c.is_ascii_alphabetic())
+        && scheme.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.'));
+    let is_ours = ["http", "https"].iter().any(|ours| scheme.eq_ignore_ascii_case(ours));
+    (is_scheme && !is_ours).then_some(scheme)
+}
+
 /// A URL, taken apart as a client does it.
 #[derive(Debug, PartialEq, Eq)]
 struct Url<'a> {
@@ -128,6 +141,15 @@ impl<'a> Url<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_scheme_that_no_listener_speaks_is_told_from_a_host() {
+        let foreign = ["ftp://a/", "WS://a", "svn+ssh://a", "file:///etc"];
+        assert_eq!(foreign.map(foreign_scheme), [Some("ftp"), Some("WS"), Some("svn+ssh"), Some("file")]);
+        for text in ["http://a/", "HTTPS://a", "a:80/", "a/x?to=ftp://b", "/x?to=ftp://b", "?to=ftp://b", "*", "a"] {
+            assert_eq!(foreign_scheme(text), None, "{text}");
+        }
+    }
 
     #[test]
     fn a_url_is_what_a_client_would_make_of_it() {
