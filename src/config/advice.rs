@@ -20,7 +20,7 @@ use super::proof::Secret;
 use super::spelling::{Spelled, shown, spell_duration, spell_range};
 use super::sticky;
 use crate::balance::Policy;
-use crate::health::{Admin, Initial, Judge};
+use crate::health::{Admin, Initial, Judge, OnAllUnhealthy};
 
 /// Other members of a tier that the relative gate needs to compare with (health.md §5).
 const RATIO_NEEDS: usize = 3;
@@ -49,6 +49,7 @@ pub(super) fn advise(config: &Config, file: &File, at: At<'_>, problems: &mut Pr
         tiers(pool, keys, at, problems);
         aggregate(pool, at, problems);
         slow_start(pool, keys, at, problems);
+        ejection(pool, config, at.key("passive").key("eject"), problems);
         match &pool.probe {
             None => unprobed(pool, keys, at, problems),
             Some(probe) => probed(pool, probe, keys, at, problems),
@@ -188,7 +189,43 @@ fn slow_start(pool: &Pool, keys: &PoolKeys, at: At<'_>, problems: &mut Problems)
         let message =
             "`slow_start` has no effect with `balance: consistent_hash`: a key goes to its member or to another";
         problems.warn(at.key("slow_start"), message);
+    } else if is_wanted && !pool.rules.probed && pool.rules.eject.is_none() {
+        let message = match pool.probe {
+            None => {
+                "`slow_start` has no effect with `probe: off` and without `passive: { eject: {} }`: nobody is ever out"
+            }
+            Some(_) => {
+                "`slow_start` has no effect with a probe that only observes and without `passive: { eject: {} }`: nobody is ever out"
+            }
+        };
+        problems.warn(at.key("slow_start"), message);
     }
+}
+
+/// Ejection by traffic that takes nobody out, and passes that nobody sees.
+fn ejection(pool: &Pool, config: &Config, at: At<'_>, problems: &mut Problems) {
+    let Some(eject) = pool.rules.eject.filter(|_| at.exists()) else { return };
+    if eject.probe_clears && !pool.rules.probed {
+        let why = if pool.probe.is_none() { "`probe: off`" } else { "a probe that only observes" };
+        let message = format!("`probe_clears` has no effect with {why}: no pass counts, so each is out for its time");
+        problems.warn(at.key("probe_clears"), message);
+    }
+    if pool.rules.max_unhealthy_percent == 0 && !health_decides(pool, config) {
+        let message = "nobody is ever ejected with `max_unhealthy_percent: 0`: who fails is called unhealthy and keeps its share; \
+                       write a percentage such as 50, or `passive: hasten`";
+        problems.warn(at, message);
+    }
+}
+
+/// Whether something else goes by who is healthy, where nobody may be ejected.
+fn health_decides(pool: &Pool, config: &Config) -> bool {
+    let is_source = config.composites.iter().flat_map(|c| &c.sources).any(|source| **source.name() == *pool.name);
+    let mut shared = config.routes.iter().filter(|route| route.pools.len() > 1).flat_map(|route| &route.pools);
+    let by_latency = matches!(pool.balance, Policy::Fastest { .. } | Policy::PeakEwma(_));
+    let fails = pool.rules.on_all_unhealthy == OnAllUnhealthy::Fail;
+    // The members of a source may be of any tier.
+    let tiers = pool.is_discovered() || tier_sizes(pool).len() > 1;
+    is_source || shared.any(|rank| *rank.pool == *pool.name) || by_latency || fails || tiers
 }
 
 fn unprobed(pool: &Pool, keys: &PoolKeys, at: At<'_>, problems: &mut Problems) {
