@@ -2,11 +2,12 @@
 //!
 //! Pure: events and time go in. An event carries its pool's mode after the step, so that going through events in their order
 //! misses nothing, however short it was; where some are missed, or another generation serves, one looks at how everything
-//! stands.
+//! stands. Of many members that change alike only the first have an event each: who is due for replacement is looked at
+//! whenever there may be others than before.
 //!
 //! Not here: whether that is worth telling, and to whom (`episodes`).
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, SystemTime};
 
 use crate::config::{MOST_FLAPS, Occasion, Trigger};
@@ -47,6 +48,17 @@ pub struct Standings {
     pub failed_over: BTreeMap<String, Option<String>>,
     /// Of every composite.
     pub composites: BTreeMap<String, State>,
+    /// Of members.
+    pub roll: Roll,
+}
+
+/// Which members there are.
+#[derive(Debug, Default)]
+pub struct Roll {
+    /// Of those of [`Conditions::members`] those that are still there.
+    pub there: BTreeSet<Subject>,
+    /// Who is due for replacement, or being replaced. `None`: nobody knows any more.
+    pub due: Option<BTreeSet<Subject>>,
 }
 
 /// What is wrong.
@@ -55,6 +67,11 @@ pub struct Conditions {
     present: BTreeMap<Key, Condition>,
     /// When a member's verdict changed, oldest first.
     flips: BTreeMap<Subject, VecDeque<Duration>>,
+    /// What was heard of replacements that may have begun, and of those that may be over, since they were looked at: of a
+    /// member, or of a pool's that have no event of their own.
+    begun: BTreeMap<Subject, String>,
+    over: BTreeMap<Subject, String>,
+    is_in_doubt: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -103,27 +120,45 @@ impl Conditions {
                 }
             }
             Kind::Member => self.hear_of_member(at, event, &mut touched),
-            Kind::Remediation => {
-                let Some(member) = member_of(event) else { return touched };
-                let is_so = match event.to.as_deref() {
-                    Some("queued" | "started" | "deferred" | "spared") => true,
-                    Some("done" | "over" | "dropped") => false,
-                    // One that failed is not over: the member is as it was.
-                    _ => return touched,
-                };
-                self.set(at, (Occasion::Replacement, member), is_so, &event.message, &mut touched);
-            }
+            Kind::Remediation => self.hear_of_replacement(at, event, &mut touched),
             Kind::Pool | Kind::Cap | Kind::Fallback | Kind::Reload => {}
         }
         touched
     }
 
+    fn hear_of_replacement(&mut self, at: Moment, event: &Event, touched: &mut Vec<Key>) {
+        // What never began for the end of the process is as wrong as it was.
+        if event.reason == Some("ending") {
+            return;
+        }
+        self.is_in_doubt = true;
+        let is_so = match event.to.as_deref() {
+            Some("queued" | "started" | "deferred" | "spared") => true,
+            Some("done" | "over" | "dropped") => false,
+            // One that failed is not over: the member is as it was.
+            _ => return,
+        };
+        if let Some(member) = member_of(event) {
+            self.set(at, (Occasion::Replacement, member), is_so, &event.message, touched);
+        } else if let Some(pool) = &event.pool {
+            let heard = if is_so { &mut self.begun } else { &mut self.over };
+            heard.insert(Subject::Pool(pool.clone()), event.message.clone());
+        }
+    }
+
     fn hear_of_member(&mut self, at: Moment, event: &Event, touched: &mut Vec<Key>) {
-        let Some(member) = member_of(event) else { return };
+        let Some(member) = member_of(event) else {
+            // More of them than are named.
+            self.is_in_doubt |= event.to.as_deref() == Some("removed");
+            return;
+        };
         let (from, to) = (event.from.as_deref().unwrap_or_default(), event.to.as_deref().unwrap_or_default());
         let (healthy, unhealthy) = (Verdict::Healthy.as_str(), Verdict::Unhealthy.as_str());
-        if to == healthy || to == "removed" {
-            self.set(at, (Occasion::Replacement, member.clone()), false, &event.message, touched);
+        let is_due = self.present.contains_key(&(Occasion::Replacement, member.clone()));
+        if is_due && (to == healthy || to == "removed") {
+            // Unless an operator wants it replaced all the same.
+            self.over.insert(member.clone(), event.message.clone());
+            self.is_in_doubt = true;
         }
         if to == "removed" {
             self.flips.remove(&member);
@@ -141,7 +176,8 @@ impl Conditions {
     /// Looks at how everything stands: `now` is what it is, whatever was heard. Who is not there any more is forgotten.
     pub fn look(&mut self, at: Moment, now: &Standings) {
         self.present.retain(|(_, subject), _| is_there(subject, now));
-        self.flips.retain(|subject, _| is_there(subject, now));
+        // It is settled with all the rest.
+        self.call(at, &now.roll);
         let mut touched = Vec::new();
         for (pool, mode) in &now.modes {
             for (wrong, occasion) in MODES {
@@ -159,6 +195,46 @@ impl Conditions {
             let message = format!("composite {composite} is {}", state.published());
             self.set(at, key, *state == State::Unhealthy, &message, &mut touched);
         }
+    }
+
+    /// The members that something is, or may be, wrong with.
+    pub fn members(&self) -> BTreeSet<Subject> {
+        let present = self.present.keys().map(|(_, subject)| subject);
+        let members = present.filter(|subject| matches!(subject, Subject::Member(..)));
+        members.chain(self.flips.keys()).cloned().collect()
+    }
+
+    /// Whether there may be others due for replacement, or gone, than was heard: the roll is to be called.
+    pub fn is_in_doubt(&self) -> bool {
+        self.is_in_doubt
+    }
+
+    /// Goes by who is there and who is due for replacement now. Returns what may be another, and what was heard of it.
+    pub fn call(&mut self, at: Moment, roll: &Roll) -> Vec<(Key, Option<String>)> {
+        let (begun, over) = (std::mem::take(&mut self.begun), std::mem::take(&mut self.over));
+        self.is_in_doubt = false;
+        let gone: Vec<Subject> = self.flips.keys().filter(|member| !roll.there.contains(*member)).cloned().collect();
+        gone.iter().for_each(|member| drop(self.flips.remove(member)));
+        let mut touched: Vec<(Key, Option<String>)> =
+            gone.into_iter().map(|member| ((Occasion::Flapping, member), None)).collect();
+        let Some(due) = &roll.due else { return touched };
+        let present = self.present.keys().filter(|(occasion, _)| *occasion == Occasion::Replacement);
+        let ended: Vec<Key> = present.filter(|(_, member)| !due.contains(member)).cloned().collect();
+        for key in ended {
+            self.present.remove(&key);
+            let because = heard_of(&over, &key.1);
+            touched.push((key, because));
+        }
+        for member in due {
+            let key = (Occasion::Replacement, member.clone());
+            if self.present.contains_key(&key) {
+                continue;
+            }
+            let because = heard_of(&begun, member).unwrap_or_else(|| "it is due for replacement".to_owned());
+            self.present.insert(key.clone(), Condition { since: at, because });
+            touched.push((key, None));
+        }
+        touched
     }
 
     /// Since when this is so, by the numbers of `trigger`; `None`: it is not. What `is_open` ends later than it begins.
@@ -213,10 +289,17 @@ impl Conditions {
 
 fn is_there(subject: &Subject, now: &Standings) -> bool {
     match subject {
-        Subject::Pool(pool) | Subject::Member(pool, _) => now.modes.contains_key(pool),
+        Subject::Pool(pool) => now.modes.contains_key(pool),
+        Subject::Member(..) => now.roll.there.contains(subject),
         Subject::Route(route) => now.failed_over.contains_key(route),
         Subject::Composite(composite) => now.composites.contains_key(composite),
     }
+}
+
+/// What was heard of a member, or of many of its pool.
+fn heard_of(heard: &BTreeMap<Subject, String>, member: &Subject) -> Option<String> {
+    let Subject::Member(pool, _) = member else { return None };
+    heard.get(member).or_else(|| heard.get(&Subject::Pool(pool.clone()))).cloned()
 }
 
 fn member_of(event: &Event) -> Option<Subject> {

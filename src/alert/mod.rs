@@ -12,7 +12,8 @@ mod notice;
 mod outbox;
 mod owed;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -28,7 +29,7 @@ use crate::config::Alert;
 use crate::discovery::supervised;
 use crate::snapshot::{Snapshot, Way};
 use crate::telemetry::{Event, EventLog};
-use conditions::{Conditions, Moment, Standings, Subject};
+use conditions::{Conditions, Key, Moment, Roll, Standings, Subject};
 use episodes::{Episodes, Phase, Step, Telling};
 use notice::Standing;
 use outbox::Outbox;
@@ -48,12 +49,15 @@ const SWEEP: Duration = Duration::from_secs(60);
 /// Events that are taken in at once.
 const AT_ONCE: usize = 100;
 
+/// Who is due for replacement right now: pool and member, as the pool shows it. `None`: nobody knows any more.
+pub type WhoIsDue = Box<dyn Fn() -> Option<BTreeSet<(Arc<str>, Arc<str>)>> + Send + Sync>;
+
 /// Tells others what is wrong.
-#[derive(Debug)]
 pub struct Alerter {
     snapshot: Arc<ArcSwap<Snapshot>>,
     composites: Arc<Composites>,
     events: Arc<EventLog>,
+    who_is_due: WhoIsDue,
     desk: Mutex<Desk>,
     restarts: Arc<AtomicU64>,
 }
@@ -103,8 +107,13 @@ pub struct Open {
 
 impl Alerter {
     /// For the present generation and all that follow; nothing is told yet.
-    pub fn new(snapshot: Arc<ArcSwap<Snapshot>>, composites: Arc<Composites>, events: Arc<EventLog>) -> Arc<Alerter> {
-        Arc::new(Alerter { snapshot, composites, events, desk: Mutex::default(), restarts: Arc::default() })
+    pub fn new(
+        snapshot: Arc<ArcSwap<Snapshot>>,
+        composites: Arc<Composites>,
+        events: Arc<EventLog>,
+        who_is_due: WhoIsDue,
+    ) -> Arc<Alerter> {
+        Arc::new(Alerter { snapshot, composites, events, who_is_due, desk: Mutex::default(), restarts: Arc::default() })
     }
 
     /// Listens from now on, for as long as the process serves.
@@ -192,11 +201,16 @@ impl Alerter {
                 (desk.heard, is_all_seen) = (glance.last_id, false);
             } else if !glance.events.is_empty() {
                 glance.events.iter().for_each(|event| self.hear(&mut desk, &snapshot, event));
+            } else if is_all_seen && desk.conditions.is_in_doubt() {
+                let roll = self.roll(&snapshot, &desk);
+                if self.events.last_id() == desk.heard {
+                    self.call(&mut desk, &snapshot, &roll);
+                }
             } else if is_all_seen {
                 break;
             } else {
                 // What is heard after that and was seen already is nothing new; what is heard before would be.
-                let standings = self.standings(&snapshot);
+                let standings = self.standings(&snapshot, &desk);
                 if self.events.last_id() == desk.heard {
                     desk.conditions.look(now(), &standings);
                     (is_all_seen, has_looked) = (true, true);
@@ -224,11 +238,33 @@ impl Alerter {
         let now = now();
         let touched = desk.conditions.hear(now, event, is_first);
         if !touched.is_empty() {
-            self.settle(desk, snapshot, now, Some((&touched, &event.message)));
+            self.settle(desk, snapshot, now, Some((&touched, Some(&event.message))));
         }
     }
 
-    fn standings(&self, snapshot: &Snapshot) -> Standings {
+    /// Goes by who is there and who is due.
+    fn call(&self, desk: &mut Desk, snapshot: &Snapshot, roll: &Roll) {
+        let now = now();
+        for (key, because) in desk.conditions.call(now, roll) {
+            self.settle(desk, snapshot, now, Some((&[key], because.as_deref())));
+        }
+    }
+
+    fn roll(&self, snapshot: &Snapshot, desk: &Desk) -> Roll {
+        let members = desk.conditions.members();
+        let mut there = BTreeSet::new();
+        let pools: BTreeSet<&String> = members.iter().filter_map(pool_of).collect();
+        for (name, pool) in pools.into_iter().filter_map(|name| Some((name, snapshot.pools.get(name)?))) {
+            pool.live.read(|_, of_it| {
+                there.extend(of_it.iter().map(|one| Subject::Member(name.clone(), one.label().to_string())));
+            });
+        }
+        there.retain(|member| members.contains(member));
+        let subject = |(pool, member): (Arc<str>, Arc<str>)| Subject::Member(pool.to_string(), member.to_string());
+        Roll { there, due: (self.who_is_due)().map(|due| due.into_iter().map(subject).collect()) }
+    }
+
+    fn standings(&self, snapshot: &Snapshot, desk: &Desk) -> Standings {
         let ways = snapshot.config.routes.iter().zip(&snapshot.ways);
         let serving = |way: &Way| {
             let rank = way.switch().map_or(0, |switch| switch.rank());
@@ -238,6 +274,7 @@ impl Alerter {
             modes: snapshot.pools.iter().map(|(name, pool)| (name.clone(), pool.live.roster().mode())).collect(),
             failed_over: ways.map(|(route, way)| (route.name.to_string(), serving(way))).collect(),
             composites: self.composites.reports().iter().map(|one| (one.name.to_string(), one.state)).collect(),
+            roll: self.roll(snapshot, desk),
         }
     }
 
@@ -259,11 +296,12 @@ impl Alerter {
     }
 
     /// Has told what is due, of these or of all.
-    fn settle(&self, desk: &mut Desk, snapshot: &Snapshot, now: Moment, heard: Option<(&[conditions::Key], &str)>) {
+    fn settle(&self, desk: &mut Desk, snapshot: &Snapshot, now: Moment, heard: Option<(&[Key], Option<&str>)>) {
         let Desk { conditions, episodes, outboxes, .. } = desk;
         let is_about = |alert: &Alert, subject: &Subject| is_about(snapshot, alert, subject);
         let alerts = &snapshot.config.alerts;
-        let step = Step { now, alerts, conditions, is_about: &is_about, because: heard.map(|(_, because)| because) };
+        let step =
+            Step { now, alerts, conditions, is_about: &is_about, because: heard.and_then(|(_, because)| because) };
         let new_id = || format!("{:032x}", fastrand::u128(..));
         let tellings = match heard {
             Some((keys, _)) => episodes.settle(&step, keys, new_id),
@@ -287,6 +325,12 @@ impl Alerter {
 
     fn desk(&self) -> MutexGuard<'_, Desk> {
         self.desk.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Alerter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Alerter").field("desk", &self.desk).finish_non_exhaustive()
     }
 }
 
@@ -323,9 +367,15 @@ fn is_about(snapshot: &Snapshot, alert: &Alert, subject: &Subject) -> bool {
     }
 }
 
+fn pool_of(subject: &Subject) -> Option<&String> {
+    match subject {
+        Subject::Pool(pool) | Subject::Member(pool, _) => Some(pool),
+        Subject::Route(_) | Subject::Composite(_) => None,
+    }
+}
+
 fn standing(snapshot: &Snapshot, subject: &Subject) -> Standing {
-    let (Subject::Pool(name) | Subject::Member(name, _)) = subject else { return Standing::default() };
-    let Some(pool) = snapshot.pools.get(name) else { return Standing::default() };
+    let Some(pool) = pool_of(subject).and_then(|name| snapshot.pools.get(name)) else { return Standing::default() };
     let roster = pool.live.roster();
     let headline = roster.headline();
     Standing {

@@ -1,6 +1,6 @@
 //! What is known of replacements at one moment: decided, under way, over.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,6 +10,9 @@ use crate::snapshot::Snapshot;
 
 /// Replacements that are over and still shown.
 const KEPT: usize = 100;
+
+/// Failed ones that are kept in mind.
+const MOST_FAILED: usize = 1000;
 
 /// Who wants a member replaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -124,10 +127,25 @@ impl Overview {
     }
 }
 
+/// Why a member is, or may be, due for replacement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Concern {
+    /// It was when it was last looked at.
+    Waits,
+    /// It is being replaced, or will be when there is a place.
+    Runs(By),
+    /// What began then has failed.
+    Failed(Duration),
+}
+
 /// What is known.
 #[derive(Debug)]
 pub(super) struct Desk {
     pub(super) ward: Ward,
+    /// Who does not wait any more and is about to be taken in hand, since the last look.
+    pub(super) deciding: BTreeSet<Who>,
+    /// Whose last replacement has failed, and when that began.
+    failed: BTreeMap<Who, Duration>,
     /// What would be decided if nobody only observed; `None`: nobody does.
     pub(super) trial: Option<Ward>,
     running: BTreeMap<Who, Running>,
@@ -144,6 +162,8 @@ impl Desk {
         let written = Some(ward.ledger().now());
         Desk {
             ward,
+            deciding: BTreeSet::new(),
+            failed: BTreeMap::new(),
             trial: None,
             running: BTreeMap::new(),
             finished: VecDeque::new(),
@@ -173,6 +193,14 @@ impl Desk {
             self.stretch = (snapshot.generation, stretch.max(1.0));
         }
         self.stretch.1
+    }
+
+    /// Whom replacement is about, each once.
+    pub(super) fn concerned(&self) -> BTreeMap<Who, Concern> {
+        let failed = self.failed.iter().map(|(who, began)| (who, Concern::Failed(*began)));
+        let waiting = self.ward.waiting().keys().chain(&self.deciding).map(|who| (who, Concern::Waits));
+        let running = self.running.values().map(|one| (&one.who, Concern::Runs(one.by)));
+        failed.chain(waiting).chain(running).map(|(who, concern)| (who.clone(), concern)).collect()
     }
 
     /// Nobody waits who would have to be told that it is over.
@@ -234,6 +262,8 @@ impl Desk {
     }
 
     pub(super) fn start(&mut self, running: Running) {
+        self.deciding.remove(&running.who);
+        self.failed.remove(&running.who);
         self.running.insert(running.who.clone(), running);
     }
 
@@ -243,7 +273,16 @@ impl Desk {
         }
     }
 
-    pub(super) fn finish(&mut self, finished: Finished) {
+    /// It is over, and so not under way any more.
+    pub(super) fn finish(&mut self, who: &Who, finished: Finished) {
+        self.end(who, &finished.id);
+        if finished.result != Result::Done {
+            self.failed.insert(who.clone(), finished.began);
+            if self.failed.len() > MOST_FAILED {
+                let oldest = self.failed.values().min().copied();
+                self.failed.retain(|_, began| Some(*began) != oldest);
+            }
+        }
         self.count(&finished.pool, |tally| match finished.result {
             Result::Done => tally.done += 1,
             Result::Failed(_) => tally.failed += 1,

@@ -8,6 +8,7 @@
 
 mod command;
 mod desk;
+mod due;
 mod notice;
 mod store;
 mod trial;
@@ -223,6 +224,9 @@ impl Remediator {
             }
             let patients = patients(&snapshot, &mut desk, None);
             let max_global = snapshot.config.max_global;
+            if desk.ward.waiting().contains_key(&who) {
+                desk.deciding.insert(who.clone());
+            }
             desk.ward.by_hand(clock::monotonic(), wall(), &patients, &who, max_global).ok_or(Refused::NoAddress)?
         };
         let order = match answer {
@@ -273,7 +277,10 @@ impl Remediator {
         let (turns, next) = {
             let mut desk = self.desk();
             let patients = patients(&snapshot, &mut desk, None);
-            desk.ward.look(clock::monotonic(), wall(), &patients, snapshot.config.max_global)
+            let (turns, next) = desk.ward.look(clock::monotonic(), wall(), &patients, snapshot.config.max_global);
+            let started = turns.iter().filter(|turn| matches!(turn, Turn::Start(_)));
+            desk.deciding = started.map(|turn| turn.who().clone()).collect();
+            (turns, next)
         };
         let (orders, rest): (Vec<Turn>, Vec<Turn>) = turns.into_iter().partition(|turn| matches!(turn, Turn::Start(_)));
         let order = |turn| if let Turn::Start(order) = turn { Some(order) } else { None };
@@ -524,8 +531,11 @@ impl Remediator {
             },
         };
         let now_stands = self.snapshot.load().pools.get(&*order.who.0).and_then(|now| Subject::of(now, order.who.1));
-        self.events.publish(words::finished(now_stands.as_ref().unwrap_or(&subject), &finished));
-        self.desk().finish(finished);
+        let told = words::finished(now_stands.as_ref().unwrap_or(&subject), &finished);
+        // Both at once: whoever hears that it is over finds it so.
+        let mut desk = self.desk();
+        desk.finish(&one.who, finished);
+        self.events.publish(told);
     }
 
     /// Whom to ask once more for a replacement that is under way, as the file has it by now.

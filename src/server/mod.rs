@@ -127,7 +127,9 @@ async fn serve(
     let snapshot = Arc::new(ArcSwap::from_pointee(first));
     let carrier = state.clone().map(|dir| Carrier::new(dir, left.age, snapshot.clone(), audience.events.clone()));
     let remediator = Remediator::new(snapshot.clone(), audience.events.clone(), Store::new(state));
-    let alerter = Alerter::new(snapshot.clone(), composites.clone(), audience.events.clone());
+    let known = remediator.clone();
+    let due = Box::new(move || known.due());
+    let alerter = Alerter::new(snapshot.clone(), composites.clone(), audience.events.clone(), due);
     let (ending, is_ending) = watch::channel(false);
     let traffic = Arc::new(Traffic::default());
     let proxy = Proxy {

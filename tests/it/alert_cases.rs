@@ -409,6 +409,59 @@ fn a_member_that_flaps_and_one_that_is_due_are_told_of() {
 }
 
 #[test]
+fn however_many_are_due_each_is_told_of_by_whoever_is_asked_for_later_and_over_when_nobody_is() {
+    const MEMBERS: usize = 15;
+    let (all, pager) = (Origin::start_everywhere(), Origin::start());
+    all.answer(Answer::status(503));
+    let member = |number: usize| format!("127.0.1.{number}:{}", all.port());
+    let with = |from: usize, remediation: &str| {
+        let members: Vec<String> = (from..from + MEMBERS).map(member).collect();
+        config_of(&members, &format!("{PROBE}\n{remediation}"))
+    };
+    let hook = format!("{{ url: \"http://{}\", secret: open-sesame }}", pager.address());
+    let asked = |config: &str| format!("alerts: [{{ name: pager, webhook: {hook}, on: [replacement] }}]\n{config}");
+    let remediation = "remediation: { after: 4s, command: [/bin/cat], max_per_hour: 0 }";
+    let proxy = start(&with(1, remediation));
+    let waiting = || proxy.admin_get("/api/v1/remediation").json()["pools"][0]["waiting"].clone();
+    eventually("all are due", || waiting().as_array().is_some_and(|all| all.len() == MEMBERS));
+    // Nobody was told when that began.
+    proxy.reload(&asked(&with(1, remediation)));
+    let of = |status: &str| {
+        let told = told(&pager).into_iter().filter(|brief| brief.ends_with(status));
+        told.collect::<std::collections::BTreeSet<_>>()
+    };
+    eventually("each is told of", || of("firing").len() == MEMBERS);
+    // Five are there no more, and five others not due yet; ten are what they were.
+    proxy.reload(&asked(&with(6, remediation)));
+    eventually("who is gone is over", || of("resolved").len() == 5);
+    let gone = (1..6).map(|number| format!("replacement/member/web/{} resolved", member(number)));
+    assert_eq!(of("resolved"), gone.collect());
+    eventually("the others are due too", || of("firing").len() == MEMBERS + 5);
+    proxy.reload(&asked(&with(6, "")));
+    eventually("nobody is due", || of("resolved").len() == MEMBERS + 5);
+    assert_eq!(told(&pager).len(), 2 * (MEMBERS + 5), "each once");
+    eventually("nothing is open", || shown(&proxy)["open"] == Value::Array(vec![]));
+}
+
+#[test]
+fn a_member_that_recovers_while_nobody_is_asked_for_is_not_due_afterwards() {
+    let (good, bad, pager) = (Origin::start(), Origin::start(), Origin::start());
+    let keys = "remediation: { after: 4s, command: [/bin/cat], max_per_hour: 0 }";
+    let config = file(&[("pager", &pager, "on: [replacement]")], &[&good, &bad], keys);
+    bad.answer(Answer::status(503));
+    let proxy = start(&config);
+    let due = format!("replacement/member/web/{}", bad.address());
+    await_told(&pager, &[&format!("{due} firing")]);
+    proxy.reload(&config[config.find("pools:").expect("the rest")..]);
+    bad.answer(Answer::status(200));
+    proxy.await_standing(&bad, "healthy");
+    proxy.reload(&config.replace("[replacement]", "[replacement, fallback]"));
+    // What is told of the next thing is told after it.
+    [&good, &bad].iter().for_each(|origin| origin.answer(Answer::status(503)));
+    await_told(&pager, &[&format!("{due} firing"), "fallback/pool/web firing"]);
+}
+
+#[test]
 fn a_route_that_fails_over_and_a_composite_that_is_not_healthy_are_told_of() {
     let (home, away, pager) = (Origin::start(), Origin::start(), Origin::start());
     let pool = |name: &str, origin: &Origin| format!("  {name}: {{ members: [{origin}], {PROBE} }}\n");

@@ -1,5 +1,7 @@
 use super::*;
-use crate::alert::conditions::Standings;
+use std::collections::BTreeSet;
+
+use crate::alert::conditions::{Roll, Standings};
 use crate::config;
 use crate::health::Mode;
 use crate::telemetry::{Event, Kind, Severity};
@@ -58,6 +60,18 @@ impl Stage {
         told.collect()
     }
 
+    /// Everybody is there, and these are due; returns what is told.
+    fn call(&mut self, due: &[&str]) -> Vec<String> {
+        let (now, roll) = (self.moment(), self.roll(due));
+        let touched = self.conditions.call(now, &roll);
+        touched.iter().flat_map(|(key, _)| self.settle(Some((std::slice::from_ref(key), "heard")))).collect()
+    }
+
+    fn roll(&self, due: &[&str]) -> Roll {
+        let due: BTreeSet<Subject> = due.iter().map(|name| member_named(name)).collect();
+        Roll { there: self.conditions.members().union(&due).cloned().collect(), due: Some(due) }
+    }
+
     fn deadline(&self) -> Option<u64> {
         self.episodes.next_deadline(&self.alerts, &self.conditions).map(|at| at.as_secs())
     }
@@ -70,6 +84,10 @@ fn alerts(on: &str) -> Vec<Alert> {
          alerts: [{{ webhook: {{ url: \"http://ops.test\", secret: s3cret }}, on: [{on}] }}]\n"
     );
     config::parse("a.yaml", &text, &|_| None).expect("a good file").config.alerts
+}
+
+fn member_named(name: &str) -> Subject {
+    Subject::Member("web".to_owned(), name.to_owned())
 }
 
 fn event(kind: Kind) -> Event {
@@ -152,7 +170,58 @@ fn a_replacement_is_one_episode_whatever_it_goes_through() {
     }
     // it has recovered by itself
     let recovered = member(Kind::Member, "unhealthy", "healthy");
-    assert_eq!(stage.hear(9, recovered), ["2 replacement resolved since 7"]);
+    assert_eq!(stage.hear(9, recovered), [""; 0], "who is due is looked at");
+    assert_eq!(stage.call(&[]), ["2 replacement resolved since 7"]);
+    assert!(!stage.conditions.is_in_doubt());
+    // at the end of the process nobody is replaced any more, and the member is as it was
+    stage.hear(10, member(Kind::Remediation, "", "queued"));
+    stage.call(&["10.0.0.1:80"]);
+    let dropped = Event { reason: Some("ending"), ..member(Kind::Remediation, "", "dropped") };
+    assert_eq!(stage.hear(11, dropped), [""; 0]);
+}
+
+#[test]
+fn whoever_is_due_is_told_of_though_only_the_first_are_named() {
+    let mut stage = Stage::on("replacement");
+    let (first, second, third) = ("10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80");
+    assert_eq!(stage.hear(1, member(Kind::Remediation, "", "deferred")).len(), 1);
+    let further = |to: &str| Event { to: Some(to.to_owned()), count: Some(2), ..event(Kind::Remediation) };
+    assert_eq!(stage.hear(1, further("deferred")), [""; 0]);
+    assert!(stage.conditions.is_in_doubt());
+    let begun = stage.call(&[first, second, third]);
+    assert_eq!(begun, ["2 replacement firing since 1", "3 replacement firing since 1"]);
+    assert_eq!(stage.conditions.because(&(Occasion::Replacement, member_named(second))), Some("heard"));
+    assert_eq!(stage.call(&[first, second, third]), [""; 0]);
+    // some are, without a word of each
+    stage.hear(2, further("over"));
+    assert_eq!(stage.call(&[first]), ["2 replacement resolved since 1", "3 replacement resolved since 1"]);
+    // how it stands is looked at when somebody else serves, and when nobody has listened
+    let look = |stage: &mut Stage, due: &[&str]| {
+        let standings = Standings { roll: stage.roll(due), ..Standings::default() };
+        stage.conditions.look(stage.moment(), &standings);
+        stage.wait(3)
+    };
+    assert_eq!(look(&mut stage, &[first]), [""; 0]);
+    assert_eq!(look(&mut stage, &[third]), ["1 replacement resolved since 1", "4 replacement firing since 3"]);
+    assert_eq!(look(&mut stage, &[]), ["4 replacement resolved since 3"]);
+    // where nobody knows it is as it was
+    stage.call(&[first]);
+    let standings = Standings { roll: Roll { due: None, ..stage.roll(&[first]) }, ..Standings::default() };
+    stage.conditions.look(stage.moment(), &standings);
+    assert_eq!(stage.wait(4), [""; 0]);
+}
+
+#[test]
+fn a_member_that_is_gone_flaps_no_more_though_nobody_named_it() {
+    let mut stage = Stage::on("flapping 2 in 1h");
+    stage.hear(1, member(Kind::Member, "healthy", "unhealthy"));
+    assert_eq!(stage.hear(2, member(Kind::Member, "unhealthy", "healthy")), ["1 flapping firing since 2"]);
+    let further = Event { to: Some("removed".to_owned()), count: Some(2), ..event(Kind::Member) };
+    assert_eq!(stage.hear(3, further), [""; 0]);
+    assert!(stage.conditions.is_in_doubt());
+    let touched = stage.conditions.call(stage.moment(), &Roll::default());
+    let keys: Vec<Key> = touched.into_iter().map(|(key, _)| key).collect();
+    assert_eq!(stage.settle(Some((&keys, "heard"))), ["1 flapping resolved since 2"]);
 }
 
 #[test]
