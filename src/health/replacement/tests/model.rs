@@ -171,8 +171,8 @@ proptest! {
             prop_assert_eq!(&ward.waiting, &plain.waiting);
             prop_assert_eq!(&ward.replaced, &plain.replaced);
             prop_assert_eq!(&ward.ledger, &plain.ledger);
-            let orders = decided.0.iter().filter_map(|turn| if let Turn::Start(order) = turn { Some(order) } else { None });
-            if let Some(order) = orders.last().filter(|_| takes_back) {
+            let mut orders = decided.0.iter().filter_map(|turn| if let Turn::Start(order) = turn { Some(order) } else { None });
+            if let Some(order) = orders.next_back().filter(|_| takes_back) {
                 ward.take_back(order);
             }
         }
