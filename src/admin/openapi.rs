@@ -129,6 +129,8 @@ fn require_all(schema: &mut RefOr<Schema>) {
 }
 
 #[cfg(test)]
+mod page;
+#[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
 

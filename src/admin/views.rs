@@ -160,6 +160,9 @@ pub struct MemberView {
     /// Until when it serves the clients that are bound to it, while it drains; null where it does not.
     #[schema(format = DateTime)]
     draining_until: Option<String>,
+    /// For how much longer, in milliseconds; null where no client is bound to it: its pool is not `sticky`, it does not drain, or
+    /// that time is over.
+    drain_left_ms: Option<f64>,
     /// What its judge says.
     #[schema(schema_with = words::verdict)]
     verdict: &'static str,
@@ -291,7 +294,7 @@ impl PoolView {
         pool.live.read_both(|health, shadow, live| {
             let picture = health.picture();
             let members = (0..live.len()).map(|index| {
-                MemberView::new((health, shadow), live, index, next.get(index).copied().flatten(), &origins)
+                MemberView::new(pool, (health, shadow), live, index, next.get(index).copied().flatten(), &origins)
             });
             PoolView {
                 name: pool.config.name.clone(),
@@ -383,11 +386,12 @@ impl MemberView {
         let (next, origins) = (next_probes(control, pool), Origins::new(control, pool));
         pool.live.read_both(|health, shadow, live| {
             let index = live.iter().position(|member| member.id() == id)?;
-            Some(MemberView::new((health, shadow), live, index, next.get(index).copied().flatten(), &origins))
+            Some(MemberView::new(pool, (health, shadow), live, index, next.get(index).copied().flatten(), &origins))
         })
     }
 
     fn new(
+        pool: &Served,
         (health, shadow): (&PoolHealth, Option<&Shadow>),
         live: &[Arc<pool::Member>],
         index: usize,
@@ -397,6 +401,8 @@ impl MemberView {
         let (member, live, standing) = (&health.members()[index], &live[index], health.picture().standings[index]);
         let (spec, shown) = (member.spec(), pool::shown(health, shadow, index));
         let origin = origins.of(&spec.key);
+        let (now, drains_until) = (clock::monotonic(), health.drains_until(member));
+        let drain_left = drains_until.map(|until| until.saturating_sub(now)).filter(|left| !left.is_zero());
         MemberView {
             address: live.label().to_string(),
             name: spec.key.name.clone(),
@@ -404,7 +410,8 @@ impl MemberView {
             weight: spec.weight,
             ramp: health.picture().ramp(index).map(Ramp::part),
             admin: member.admin().as_str(),
-            draining_until: health.drains_until(member).map(time_of),
+            draining_until: drains_until.map(time_of),
+            drain_left_ms: drain_left.filter(|_| pool.config.sticky.is_some()).map(millis),
             verdict: member.verdict().as_str(),
             standing: standing.as_str(),
             proven: member.proven(),
@@ -417,7 +424,7 @@ impl MemberView {
             since: time_of(member.since()),
             latency_ms: shown.latency().map(millis),
             phases: shown.medians().map(PhasesView::new),
-            peak_ms: live.form(clock::monotonic()).and_then(|form| form.peak()).map(millis),
+            peak_ms: live.form(now).and_then(|form| form.peak()).map(millis),
             in_flight: live.in_flight(),
             tunnels: live.tunnels(),
             max_in_flight: live.capacity().max_in_flight,

@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::operator::{self, Answer, AskError, Format, Operator, segment};
 use super::output;
-use super::standing::{Member, Pool, member_words, pool_words, rank, running, warning};
+use super::standing::{Member, Pool, bound, member_words, pool_words, rank, running, warning};
 
 /// Between two looks whether a member has finished.
 pub(super) const LOOK: Duration = Duration::from_millis(250);
@@ -37,9 +37,11 @@ pub struct Args {
 pub struct DrainArgs {
     #[command(flatten)]
     args: Args,
-    /// Wait until nothing runs on it any more, and fail if something still does after so long (such as 30s)
+    /// Wait until nothing runs on it and nothing more may come, and fail if that is not so within this time (such as 30s)
     ///
-    /// Tunnels are waited for too, and a drain does not end them. However that ends, the member stays drained.
+    /// In a sticky pool clients that are bound to the member come until the pool's `drain` (10m) is over: that is waited for,
+    /// and where the time given here is over before it, this fails at once. Tunnels are waited for too, and a drain does not end
+    /// them. However that ends, the member stays drained.
     #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
     wait: Option<Duration>,
 }
@@ -65,11 +67,13 @@ pub fn drain(args: &DrainArgs) -> ExitCode {
 }
 
 /// How far a member is that is waited for.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq)]
 enum Look<'a> {
     Finished(&'a Member),
-    /// It has not, and this may change.
+    /// Something runs there, and this may change.
     Busy(&'a Member),
+    /// Whatever runs there, clients that are bound to it may come for so long.
+    Bound(&'a Member, Duration),
     /// It takes new requests again.
     Undone(&'a Member),
     /// It has left the pool: what runs there counts for the pool alone.
@@ -98,10 +102,14 @@ impl Args {
         self.operator.ask(Method::GET, &format!("/api/v1/pools/{}", segment(&self.pool))).await
     }
 
-    /// Looks until nothing runs on `drained` any more.
+    /// Looks until nothing runs on `drained` and nothing more may come; says what for, where that is not so at once.
     async fn wait(&self, drained: &Member, wait: Duration) -> Result<String, AskError> {
         let until = Instant::now() + wait.min(LONGEST);
+        let mut is_told = false;
         loop {
+            // Taken before it is asked: what is left counts from a moment after this one, so whoever waits just as long as the
+            // pool's `drain` is in time.
+            let looked = Instant::now();
             let silent = || late("the proxy does not answer".to_owned(), "null".to_owned());
             let pool = timeout_at(until + LOOK, self.look()).await.unwrap_or_else(|_| Err(silent()))?;
             let is_over = Instant::now() >= until;
@@ -118,11 +126,18 @@ impl Args {
                     let words = format!("still {}; it stays {}", running(member, wait), stays(&member.admin));
                     return Err(late(words, raw(member, &pool)));
                 }
+                Look::Bound(member, left) if is_over || looked + left.min(2 * LONGEST) > until => {
+                    return Err(late(too_short(&self.pool, member, wait), raw(member, &pool)));
+                }
                 Look::Gone if is_over => {
                     let left = pool.said.in_flight;
                     return Err(late(gone(drained, &self.pool, left), removed(drained, left)));
                 }
-                Look::Busy(_) | Look::Gone => {}
+                Look::Busy(member) | Look::Bound(member, _) if !is_told => {
+                    is_told = true;
+                    output::tell(format_args!("pulsegate: {}; waiting", member_words(&self.pool, member)));
+                }
+                Look::Busy(_) | Look::Bound(..) | Look::Gone => {}
             }
             sleep_until((Instant::now() + LOOK).min(until)).await;
         }
@@ -161,11 +176,22 @@ fn stand(name: &str, answered: &Member, pool: Option<&Pool>) -> String {
 /// How far `drained` is by what `pool` says. Another name may have its address.
 fn seen<'a>(drained: &Member, pool: &'a Pool) -> Look<'a> {
     let Some(member) = pool.members.iter().find(|member| member.is(drained)) else { return Look::Gone };
-    match (member.admin.as_str(), member.in_flight, member.tunnels) {
+    match (member.admin.as_str(), member.drain_left(), member.in_flight, member.tunnels) {
         ("enabled", ..) => Look::Undone(member),
-        (_, 0, 0) => Look::Finished(member),
+        (_, Some(left), ..) => Look::Bound(member, left),
+        (_, None, 0, 0) => Look::Finished(member),
         _ => Look::Busy(member),
     }
+}
+
+/// A wait that ends before the clients that are bound to the member are turned away.
+fn too_short(pool: &str, member: &Member, wait: Duration) -> String {
+    let (words, wait) = (bound(member).unwrap_or_default(), humantime::format_duration(wait));
+    format!(
+        "{words} ({} of {pool}, by the pool's `drain`), so --wait {wait} is too short; it stays {}: wait longer, or `disable` it",
+        member.address,
+        stays(&member.admin)
+    )
 }
 
 /// The member as it came with the pool.

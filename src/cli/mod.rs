@@ -79,8 +79,11 @@ enum Command {
     Reload(reload::Args),
     /// Give a member of the running proxy nothing new; what runs there may finish
     ///
+    /// In a sticky pool clients that are bound to it still come until the pool's `drain` (10m) is over; the output says for how
+    /// much longer, and --wait waits for that too.
+    ///
     /// Holds until `enable`, until the file changes that member's `state`, until the member leaves the file (one that comes
-    /// back with a later save is a new one), or until the proxy ends.
+    /// back with a later save is a new one), or, without a `state_dir`, until the proxy ends: with one it outlives a restart.
     ///
     /// Tunnels, such as WebSockets, go on as long as both sides like: a drain does not end them. To be rid of them take the
     /// member out of the file; they have the pool's `tunnels.drain` then.
@@ -93,7 +96,8 @@ enum Command {
     Enable(enable::EnableArgs),
     /// Take a member of the running proxy out: no traffic and no probes
     ///
-    /// Holds as long as `drain` does, and says what `drain` does. What runs there may finish, and so may tunnels.
+    /// Holds as long as `drain` does (with a `state_dir` over a restart), and says what `drain` does. What runs there may finish,
+    /// and so may tunnels; clients that are bound to it go elsewhere at once.
     Disable(member::Args),
     /// Have a member of the running proxy replaced now, by its pool's `remediation`
     ///

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::Deserialize;
 
 /// What is read of the API's member.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 pub struct Member {
     /// Its address.
     pub address: String,
@@ -20,6 +20,10 @@ pub struct Member {
     pub in_flight: u32,
     /// Tunnels that run on it.
     pub tunnels: u32,
+    /// For how much longer clients that are bound to it may come while it drains, in milliseconds; `None` where none do. A
+    /// proxy of another release may not say it.
+    #[serde(default)]
+    pub drain_left_ms: Option<f64>,
     /// What the last probe of it taught.
     #[serde(default)]
     pub last_probe: Option<Probed>,
@@ -58,6 +62,11 @@ impl Member {
     pub fn is(&self, other: &Member) -> bool {
         self.address == other.address && self.name == other.name
     }
+
+    /// For how much longer clients that are bound to it may come.
+    pub fn drain_left(&self) -> Option<Duration> {
+        self.drain_left_ms.and_then(|ms| Duration::try_from_secs_f64(ms / 1e3).ok())
+    }
 }
 
 /// How bad a mode is, for comparison; a word that is not known is as good as any.
@@ -90,14 +99,22 @@ pub fn pool_words(name: &str, pool: &Pool) -> String {
     }
 }
 
-/// `127.0.0.1:80 of web: draining, stands draining; 1 in flight, of which 1 tunnel`.
+/// `127.0.0.1:80 of web: draining, stands draining; 1 in flight, of which 1 tunnel; clients bound to it may come for 10m more`.
 pub fn member_words(pool: &str, member: &Member) -> String {
     let Member { address, admin, standing, in_flight, tunnels, .. } = member;
     let of_which = match tunnels {
         0 => String::new(),
         _ => format!(", of which {}", count(*tunnels, "tunnel")),
     };
-    format!("{address} of {pool}: {admin}, stands {standing}; {in_flight} in flight{of_which}")
+    let bound = bound(member).map_or_else(String::new, |words| format!("; {words}"));
+    format!("{address} of {pool}: {admin}, stands {standing}; {in_flight} in flight{of_which}{bound}")
+}
+
+/// `clients bound to it may come for 9m 58s more`, in whole seconds and none too few; `None` where none do.
+pub fn bound(member: &Member) -> Option<String> {
+    let left = member.drain_left()?.as_nanos().div_ceil(1_000_000_000);
+    let left = Duration::from_secs(u64::try_from(left).unwrap_or(u64::MAX));
+    Some(format!("clients bound to it may come for {} more", humantime::format_duration(left)))
 }
 
 /// `1 request on 127.0.0.1:9001 after 2s, of which 1 is a tunnel, which a drain does not end`.
@@ -194,6 +211,22 @@ mod tests {
             let member = Member { address: "a:80".to_owned(), in_flight, tunnels, ..Member::default() };
             assert!(member_words("w", &member).ends_with(&format!("; {shown}")), "{}", member_words("w", &member));
             assert_eq!(running(&member, Duration::from_secs(2)), still);
+        }
+    }
+
+    #[test]
+    fn clients_that_may_still_come_are_told_of_in_whole_seconds() {
+        for (left, expected) in [
+            (None, None),
+            (Some(0.4), Some("clients bound to it may come for 1s more")),
+            (Some(599_000.1), Some("clients bound to it may come for 10m more")),
+            (Some(-1.0), None),
+            (Some(1e300), None),
+        ] {
+            let member = Member { address: "a:80".to_owned(), drain_left_ms: left, ..Member::default() };
+            assert_eq!(bound(&member).as_deref(), expected);
+            let ending = expected.map_or_else(|| "0 in flight".to_owned(), |words| format!("0 in flight; {words}"));
+            assert!(member_words("w", &member).ends_with(&ending), "{}", member_words("w", &member));
         }
     }
 }

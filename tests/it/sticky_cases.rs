@@ -460,3 +460,51 @@ fn what_is_said_of_a_cookie_is_what_becomes_of_it() {
     proxy.reload(&pool_config(&[&second], SECRET));
     assert_eq!(explained(&proxy, "/removed", &cookie).0, "removed");
 }
+
+/// Whoever restarts a member after `drain --wait` is to have nobody's session there.
+#[test]
+fn a_wait_for_a_drain_is_over_when_bound_clients_come_no_more() {
+    let [first, second] = [Origin::start(), Origin::start()];
+    let proxy = Proxy::of(&[&first, &second], &format!("{SECRET}\ndrain: 3s"));
+    proxy.await_all_healthy();
+    let cookie = client_of(&proxy, &first, "/find");
+    let (address, admin) = (first.address(), proxy.admin().to_string());
+    let drain = |more: &[&str]| {
+        let words = [&["drain", "web", &address, "--admin", &admin][..], more].concat();
+        run(proxy.dir(), &words, &[])
+    };
+    let ended = drain(&["--wait", "5m"]);
+    assert!(ended.code == Some(0) && ended.stdout.contains("stands draining; 0 in flight\n"), "{ended:?}");
+    assert!(
+        ended.stderr.contains("clients bound to it may come for ") && ended.stderr.contains("; waiting"),
+        "{ended:?}"
+    );
+    moves(&proxy, "/then", &cookie, &[&second]);
+
+    // A wait that cannot end in time does not begin.
+    order(&proxy, &first, "enable");
+    proxy.reload(&pool_config(&[&first, &second], &format!("{SECRET}\ndrain: 1h")));
+    let ended = drain(&["--wait", "1m", "--format", "json"]);
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    let member: Value = serde_json::from_str(&ended.stdout).expect("json");
+    let left = member["drain_left_ms"].as_f64().expect("it drains");
+    assert!(left > 60_000.0 && left <= 3_600_000.0, "{member}");
+    assert!(
+        ended.reason().contains("by the pool's `drain`), so --wait 1m is too short; it stays drained"),
+        "{ended:?}"
+    );
+    stays(&proxy, "/still", &cookie, &first);
+    // What is said without a wait.
+    let ended = drain(&[]);
+    assert!(ended.code == Some(0) && ended.stdout.contains("; clients bound to it may come for "), "{ended:?}");
+    // Nobody is bound where no cookie counts, nor to who is disabled.
+    proxy.reload(&pool_config(&[&first, &second], "drain: 1h"));
+    let ended = drain(&["--wait", "5m"]);
+    assert!(ended.code == Some(0) && !ended.stdout.contains("bound"), "{ended:?}");
+    let member = proxy.member("web", &address);
+    assert!(member["draining_until"].is_string() && member["drain_left_ms"].is_null(), "{member}");
+    proxy.reload(&pool_config(&[&first, &second], &format!("{SECRET}\ndrain: 1h")));
+    assert!(proxy.member("web", &address)["drain_left_ms"].is_number());
+    order(&proxy, &first, "disable");
+    assert!(proxy.member("web", &address)["drain_left_ms"].is_null());
+}
