@@ -165,7 +165,7 @@ impl Table {
 }
 
 /// The form in which hosts are compared: lower case, without port, brackets and one final dot.
-fn normal(host: &str) -> Cow<'_, str> {
+pub fn normal(host: &str) -> Cow<'_, str> {
     let name = match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         // RFC 3986 section 3.2.2; only a port may follow.
         Some((literal, rest)) if rest.is_empty() || is_port(rest) => literal,

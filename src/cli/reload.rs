@@ -55,7 +55,11 @@ fn text(report: &Report) -> String {
         list(&format!("{what} changed"), changed);
     }
     list("in force", &report.sections);
-    list("only with a restart", &report.needs_restart);
+    let with_restart = format!("only with a restart: {}", report.needs_restart.join(", "));
+    // The reload that came first may have said it in the first line.
+    if !report.needs_restart.is_empty() && !lines[0].contains(&with_restart) {
+        lines.push(with_restart);
+    }
     lines.extend(report.advice.iter().map(ToString::to_string));
     lines.join("\n")
 }
@@ -153,6 +157,25 @@ mod tests {
             let report = Report { generation: 2, unchanged: true, last_change: Some(last_change), ..Report::default() };
             assert_eq!(text(&report), expected);
         }
+    }
+
+    #[test]
+    fn what_waits_for_a_restart_is_said_once() {
+        let detail = "pools: 1 changed (w); only with a restart: state_dir, threads".to_owned();
+        let last_change = LastChange { ago_ms: 800.0, cause: "file".to_owned(), detail };
+        let needs_restart = vec!["state_dir".to_owned(), "threads".to_owned()];
+        let report = Report {
+            generation: 2,
+            unchanged: true,
+            last_change: Some(last_change),
+            needs_restart,
+            ..Report::default()
+        };
+        let taken = "generation 2, unchanged; taken 0.8 s ago when the file changed: pools: 1 changed (w); only with a \
+                     restart: state_dir, threads";
+        assert_eq!(text(&report), taken);
+        let another = Report { needs_restart: vec!["threads".to_owned()], ..report };
+        assert_eq!(text(&another), format!("{taken}\nonly with a restart: threads"));
     }
 
     #[test]

@@ -5,7 +5,6 @@ use std::process::ExitCode;
 
 use serde_json::json;
 
-use super::check::Format;
 use super::output;
 use crate::config::scenario::{self, Scenario};
 use crate::config::{Problem, Severity, environment};
@@ -26,12 +25,21 @@ pub struct Args {
     /// What chance begins with; else the scenario's own
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
-    /// `json` has every transition and every number of each pool
+    /// How it is printed
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub format: Format,
     /// Only say what is wrong with the scenario
     #[arg(long)]
     pub check: bool,
+}
+
+/// How what was played is printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Format {
+    /// What would be logged and when, and tables of what it comes to; problems as lines
+    Text,
+    /// Every transition and every number of each pool, or the problems, as one object
+    Json,
 }
 
 /// Plays the scenario, or says what is wrong with it: all problems, on stdout with --check and else on stderr.

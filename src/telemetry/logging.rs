@@ -1,8 +1,8 @@
 //! The program's own log, on standard error: `tracing` events and what libraries say through `log`.
 //!
 //! A line goes through a bounded queue like the access log's, so that a terminal in scroll lock or a log collector that
-//! stopped reading holds nothing up. JSON lines keep the types of the fields; text is for people, and there the events
-//! of `health` are their message alone, which says what their fields say. Lines queued but not written are lost in a
+//! stopped reading holds nothing up. JSON lines keep the types of the fields; text is for people, and there no
+//! field is repeated that the message says, and the events of `health` are their message alone. Lines queued but not written are lost in a
 //! crash (5 ms at most); an orderly end calls [`Logging::close`].
 //!
 //! Not here: the filter's source (`PULSEGATE_LOG` is read by `main`), the access log, which is not a log of this kind.
@@ -10,6 +10,7 @@
 use std::cell::Cell;
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -148,7 +149,7 @@ fn render(line: &mut Vec<u8>, style: Style, time: SystemTime, event: &Event<'_>)
     // What came through `log` has its real target and level in fields.
     let normalized = event.normalized_metadata();
     let metadata = normalized.as_ref().unwrap_or_else(|| event.metadata());
-    let mut parts = Parts { style, message: String::new(), fields: Vec::new() };
+    let mut parts = Parts { style, message: String::new(), fields: Vec::new(), texts: Vec::new() };
     event.record(&mut parts);
     match style {
         Style::Json => {
@@ -173,7 +174,7 @@ fn render(line: &mut Vec<u8>, style: Style, time: SystemTime, event: &Event<'_>)
             // Writing to a vector cannot fail.
             let _ = write!(line, "{dim}{time}{reset} {colour}{level:>5}{reset} {dim}{target}:{reset} {message}");
             if target != super::HEALTH {
-                line.extend_from_slice(&parts.fields);
+                parts.unsaid().for_each(|fields| line.extend_from_slice(fields));
             }
         }
     }
@@ -185,9 +186,27 @@ struct Parts {
     style: Style,
     message: String,
     fields: Vec<u8>,
+    /// In a line for people, where in `fields` a text is, and which.
+    texts: Vec<(Range<usize>, String)>,
 }
 
 impl Parts {
+    /// The fields without the texts that the message says already.
+    fn unsaid(&self) -> impl Iterator<Item = &[u8]> {
+        let said = self.texts.iter().filter(|(_, text)| says(&self.message, text)).map(|(range, _)| range.clone());
+        let end = self.fields.len();
+        let mut from = 0;
+        said.chain([end..end]).map(move |range| &self.fields[std::mem::replace(&mut from, range.end)..range.start])
+    }
+
+    fn add_text(&mut self, field: &Field, text: &str) {
+        let from = self.fields.len();
+        self.add(field, text);
+        if self.style != Style::Json {
+            self.texts.push((from..self.fields.len(), text.to_owned()));
+        }
+    }
+
     fn add(&mut self, field: &Field, value: &(impl Serialize + ?Sized)) {
         let name = field.name();
         if name.starts_with("log.") {
@@ -218,7 +237,7 @@ impl Visit for Parts {
         if field.name() == "message" {
             self.message = format!("{value:?}");
         } else {
-            self.add(field, &format_args!("{value:?}"));
+            self.add_text(field, &format!("{value:?}"));
         }
     }
 
@@ -226,7 +245,7 @@ impl Visit for Parts {
         if field.name() == "message" {
             value.clone_into(&mut self.message);
         } else {
-            self.add(field, value);
+            self.add_text(field, value);
         }
     }
 
@@ -245,6 +264,15 @@ impl Visit for Parts {
     fn record_f64(&mut self, field: &Field, value: f64) {
         self.add(field, &value);
     }
+}
+
+/// Whether `message` has `text` as a word or some, not as a part of one.
+fn says(message: &str, text: &str) -> bool {
+    let is_apart = |neighbour: Option<char>| neighbour.is_none_or(|c| !c.is_alphanumeric());
+    !text.is_empty()
+        && message.match_indices(text).any(|(at, _)| {
+            is_apart(message[..at].chars().next_back()) && is_apart(message[at + text.len()..].chars().next())
+        })
 }
 
 fn put(line: &mut Vec<u8>, value: &(impl Serialize + ?Sized)) {

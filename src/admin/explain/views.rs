@@ -263,7 +263,7 @@ impl Explanation {
             member,
             answer,
             wait,
-            route: route.map(|route| RouteMatch::new(route, &fate.host)),
+            route: route.map(|route| RouteMatch::new(route, &snapshot.config.routes, &fate.host)),
             pools: led.zip(route).map_or_else(Vec::new, |(led, route)| pools(control, snapshot, led, route)),
             pool: led.map(PoolFacts::new),
             sticky: led.and_then(StickyView::new),
@@ -313,7 +313,7 @@ impl WaitView {
 }
 
 impl RouteMatch {
-    fn new(route: &Route, host: &str) -> RouteMatch {
+    fn new(route: &Route, routes: &[Route], host: &str) -> RouteMatch {
         RouteMatch {
             name: route.name.to_string(),
             host: match &route.host {
@@ -322,7 +322,7 @@ impl RouteMatch {
                 Host::Wildcard(suffix) => Some(format!("*.{suffix}")),
             },
             path: route.path.clone(),
-            because: why::route(route, host),
+            because: why::route(route, routes, host),
         }
     }
 }

@@ -7,11 +7,12 @@ use crate::admin::views::time_of;
 use crate::balance::{Memory, Policy};
 use crate::clock;
 use crate::config::Listener;
+use crate::control::Few;
 use crate::health::failover::Ability;
-use crate::health::{Admin, Ban, Mode, Outcome, Picture, Ramp, Standing, Verdict};
+use crate::health::{Admin, Ban, Mode, Outcome, Picture, Ramp, Sample, Standing, Verdict, Window};
 use crate::pool::{Choice, Foreseen, Member};
 use crate::proxy::{Claim, End, Fate, Led};
-use crate::route::{Host, Route};
+use crate::route::{Host, Route, normal};
 use crate::snapshot::Snapshot;
 use crate::telemetry::Why;
 
@@ -40,16 +41,23 @@ impl Chance {
     }
 }
 
-/// Why this route.
-pub fn route(route: &Route, host: &str) -> String {
+/// Why this one of `routes`.
+pub fn route(route: &Route, routes: &[Route], host: &str) -> String {
     let Route { path, .. } = route;
     let longest = format!("{path} is the longest of its paths that fit");
+    let host = normal(host);
+    let closer = |other: &&Route| other.host.rank() > route.host.rank() && other.host.takes(&host);
+    let passed_over: Vec<String> = routes.iter().filter(closer).map(|route| route.name.to_string()).collect();
+    let none_closer = match (passed_over.as_slice(), &route.host) {
+        ([], Host::Any) => format!("no route names {host:?}"),
+        ([], _) => format!("no route is closer to {host:?}"),
+        ([one], _) => format!("the path of {one} does not fit"),
+        (several, _) => format!("the paths of {} do not fit", Few::of(several.iter())),
+    };
     match &route.host {
         Host::Exact(_) => format!("the host is its own, and {longest}"),
-        Host::Wildcard(suffix) => {
-            format!("no route of {host:?} itself has a path that fits; it ends in .{suffix}, and {longest}")
-        }
-        Host::Any => format!("it is for every host, no route for {host:?} has a path that fits, and {longest}"),
+        Host::Wildcard(suffix) => format!("{host:?} ends in .{suffix}, {none_closer}, and {longest}"),
+        Host::Any => format!("it is for every host, {none_closer}, and {longest}"),
     }
 }
 
@@ -77,7 +85,9 @@ pub fn pool(led: &Led) -> String {
         (Mode::Down, _) => return "down: nobody may serve".to_owned(),
         (Mode::Waiting, _) => return "waiting: nobody has passed a probe yet".to_owned(),
         (Mode::Fallback, _) => {
-            return format!("fallback: nobody is healthy, and all {in_rotation} who can be reached take turns");
+            return format!(
+                "fallback: nobody is healthy, and {in_rotation} of {total} take turns, whatever their health"
+            );
         }
         (mode, Some(tier)) => format!("{}: {in_rotation} of {total} in rotation, of tier {tier}", mode.as_str()),
         (mode, None) => format!("{}: {in_rotation} of {total} in rotation", mode.as_str()),
@@ -236,7 +246,7 @@ fn out(led: &Led, known: &Known, live: &Member, standing: Standing) -> String {
             None => format!("ejected, {}; {}", evidence(known), cap(picture)),
         },
         Standing::Unknown if known.window.shown == 0 => "unknown: no probe of it has ended yet".to_owned(),
-        Standing::Unknown => format!("unknown: no probe has passed yet; {}", samples(known)),
+        Standing::Unknown => format!("unknown: not healthy yet; {}", samples(known)),
         Standing::Standby => match picture.tier {
             Some(tier) => format!("standby: tier {tier} serves, and it is of tier {}; {}", known.tier, evidence(known)),
             None => format!("standby: first verdicts are waited for; {}", evidence(known)),
@@ -361,13 +371,25 @@ fn by_traffic(ban: &Ban) -> String {
 }
 
 fn samples(known: &Known) -> String {
-    let last = known.last.as_ref().map(|sample| {
-        let word = if sample.outcome == Outcome::Pass { "last passed" } else { "last" };
-        format!("{word}: {}, after {}", sample.detail, duration(sample.phases.total))
+    taught(known.window, known.last.as_ref())
+}
+
+/// `2 of 5 passed, last: 503, expected 200-299, after 1.2 ms`.
+fn taught(window: Window, last: Option<&Sample>) -> String {
+    let last = last.map(|sample| {
+        let (word, bare) = match sample.outcome {
+            Outcome::Pass => ("last passed", None),
+            Outcome::Fail(reason) => ("last", Some(reason.as_str())),
+            Outcome::Inconclusive => ("last", Some("inconclusive")),
+        };
+        // Some say nothing of themselves.
+        let detail = Some(sample.detail.as_str()).filter(|detail| !detail.is_empty()).or(bare);
+        let what = detail.map_or_else(|| word.to_owned(), |detail| format!("{word}: {detail},"));
+        format!("{what} after {}", duration(sample.phases.total))
     });
-    let window = match known.window.shown {
+    let window = match window.shown {
         0 => "no probe counted yet".to_owned(),
-        shown => format!("{} of {shown} passed", known.window.passes),
+        shown => format!("{} of {shown} passed", window.passes),
     };
     last.map_or(window.clone(), |last| format!("{window}, {last}"))
 }
@@ -386,4 +408,77 @@ fn moment(moment: Duration) -> String {
     let (date, time) = then.split_once('T').unwrap_or(("", then.as_str()));
     let time = time.split('.').next().unwrap_or_default();
     if today.starts_with(date) { format!("{time} UTC") } else { format!("{date} {time} UTC") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::health::{Phases, Reason};
+
+    fn of(name: &str, host: Host, path: &str) -> Route {
+        Route { name: name.into(), host, path: path.to_owned(), pools: Vec::new(), failback: None }
+    }
+
+    #[test]
+    fn a_route_is_told_with_those_that_were_closer_and_did_not_fit() {
+        let any = of("/", Host::Any, "/");
+        let wild = of("*.test/w", Host::Wildcard("test".to_owned()), "/w");
+        let exact = of("a.test/api", Host::Exact("a.test".to_owned()), "/api");
+        let (all, alone) = ([any.clone(), wild.clone(), exact.clone()], [any.clone()]);
+        let fits = |path: &str| format!("{path} is the longest of its paths that fit");
+        let rows = [
+            (
+                &any,
+                &alone[..],
+                "A.test:8080",
+                format!("it is for every host, no route names \"a.test\", and {}", fits("/")),
+            ),
+            (&any, &all, "other.org", format!("it is for every host, no route names \"other.org\", and {}", fits("/"))),
+            (
+                &any,
+                &all,
+                "b.test",
+                format!("it is for every host, the path of *.test/w does not fit, and {}", fits("/")),
+            ),
+            (
+                &any,
+                &all,
+                "a.test",
+                format!("it is for every host, the paths of *.test/w, a.test/api do not fit, and {}", fits("/")),
+            ),
+            (
+                &wild,
+                &all,
+                "a.test",
+                format!("\"a.test\" ends in .test, the path of a.test/api does not fit, and {}", fits("/w")),
+            ),
+            (
+                &wild,
+                &all,
+                "b.test:80",
+                format!("\"b.test\" ends in .test, no route is closer to \"b.test\", and {}", fits("/w")),
+            ),
+            (&exact, &all, "a.test", format!("the host is its own, and {}", fits("/api"))),
+        ];
+        for (chosen, routes, host, expected) in rows {
+            assert_eq!(route(chosen, routes, host), expected);
+        }
+    }
+
+    #[test]
+    fn a_sample_without_words_of_its_own_leaves_no_gap() {
+        let rows = [
+            (Outcome::Pass, "", "last passed after 1.5 ms"),
+            (Outcome::Pass, "200", "last passed: 200, after 1.5 ms"),
+            (Outcome::Fail(Reason::Refused), "", "last: refused, after 1.5 ms"),
+            (Outcome::Fail(Reason::Status), "503", "last: 503, after 1.5 ms"),
+            (Outcome::Inconclusive, "", "last: inconclusive, after 1.5 ms"),
+        ];
+        for (outcome, detail, expected) in rows {
+            let phases = Phases { total: Duration::from_micros(1_500), ..Phases::default() };
+            let sample = Sample { outcome, detail: detail.to_owned(), status: None, phases };
+            let window = Window { passes: 4, shown: 4, size: 5, required: Some(3) };
+            assert_eq!(taught(window, Some(&sample)), format!("4 of 4 passed, {expected}"));
+        }
+    }
 }

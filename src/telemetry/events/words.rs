@@ -316,7 +316,7 @@ impl Step<'_> {
             Standing::Kept => format!("kept in rotation by the cap ({ejected} of {ejectable} allowed are ejected)"),
             Standing::Ejected if self.picture.mode == Mode::Down => "ejected, nobody is left".to_owned(),
             Standing::Ejected => format!("ejected ({ejected} of {ejectable} allowed)"),
-            Standing::Unknown => "never healthy so far, it gets nothing".to_owned(),
+            Standing::Unknown => "not healthy yet, it gets nothing".to_owned(),
             Standing::Fallback => "serving all the same, nobody is healthy".to_owned(),
             Standing::Standby if self.picture.mode == Mode::Waiting => "nobody serves until a first verdict".to_owned(),
             Standing::Standby => "its tier stands by".to_owned(),

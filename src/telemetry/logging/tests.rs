@@ -58,6 +58,21 @@ fn text_lines_are_for_people() {
 }
 
 #[test]
+fn people_are_not_told_again_what_the_message_says() {
+    let (pool, member, detail) = ("web", "10.0.0.1:80", "503, expected 200-299");
+    let speak = || {
+        tracing::info!(target: "probe", %pool, %member, reason = "status", detail, tries = 3, "pool {pool}, {member}: status: {detail}");
+        tracing::info!(target: "probe", %member, detail = "", host = "web.test", "10.0.0.1:8080 of web, 3 times");
+    };
+    let lines = logged(Style::Plain, speak);
+    let said = " INFO probe: pool web, 10.0.0.1:80: status: 503, expected 200-299 tries=3";
+    assert_eq!(without_time(&lines[..1]), said, "a number is told, whatever the message says");
+    let said = " INFO probe: 10.0.0.1:8080 of web, 3 times member=\"10.0.0.1:80\" detail=\"\" host=\"web.test\"";
+    assert_eq!(without_time(&lines[1..]), said, "a part of a word is none");
+    assert!(logged(Style::Json, speak)[0].contains("\"detail\":\"503, expected 200-299\""));
+}
+
+#[test]
 fn health_events_are_their_message_alone_in_text() {
     let lines =
         logged(Style::Plain, || tracing::warn!(target: "health", kind = "member", pool = "web", "it is unhealthy"));
