@@ -26,10 +26,10 @@ use crate::health::{Admin, Initial, Judge, OnAllUnhealthy};
 const RATIO_NEEDS: usize = 3;
 
 /// Characters of a token that others may try to guess.
-pub(super) const LONG_ENOUGH: usize = 16;
+const LONG_ENOUGH: usize = 16;
 
 /// Of a secret that is in the file itself.
-pub(super) const IN_THE_FILE: &str = "the secret stands in this file, for all who read it; write `secret: \"${NAME}\"` and set that \
+const IN_THE_FILE: &str = "the secret stands in this file, for all who read it; write `secret: \"${NAME}\"` and set that \
                            in the environment, or `secret_file: FILE`";
 
 /// Notes advice on `config`, which is what `file` means.
@@ -335,14 +335,19 @@ fn observed(pool: &Pool, at: At<'_>, problems: &mut Problems) {
 
 /// A secret that others read, or can find out from what is sent.
 fn proof(probe: &Probe, at: At<'_>, problems: &mut Problems) {
-    let Some(Secret::Text(secret)) = probe.auth.as_ref().map(|proof| &proof.secret) else { return };
-    let place = at.key("secret");
+    let Some(proof) = &probe.auth else { return };
+    weak_secret(&proof.secret, "whoever sees what is sent", at.key("secret"), problems);
+}
+
+/// A secret at `place` that others read, or that `whoever` has what is made with it can find out.
+pub(super) fn weak_secret(secret: &Secret, whoever: &str, place: At<'_>, problems: &mut Problems) {
+    let Secret::Text(secret) = secret else { return };
     if problems.hidden().is_literal(place.mark()) {
         problems.warn(place, IN_THE_FILE);
     }
     if secret.chars().count() < LONG_ENOUGH {
         let message = format!(
-            "whoever sees what is sent can find out a secret under {LONG_ENOUGH} characters by trying; write a long one, such as \
+            "{whoever} can find out a secret under {LONG_ENOUGH} characters by trying; write a long one, such as \
              `openssl rand -hex 32` makes"
         );
         problems.warn(place, message);
@@ -449,7 +454,8 @@ fn alerts(config: &Config, at: At<'_>, problems: &mut Problems) {
     }
 }
 
-/// Who may read the configuration in force is shown all of an address and of a program's arguments.
+/// Who may read the configuration in force is shown all of an address and of a program's arguments; what a webhook is signed
+/// with may be known otherwise.
 fn shown_secrets(action: &Action, at: At<'_>, problems: &mut Problems) {
     let (texts, instead): (Vec<(At<'_>, String)>, _) = match action {
         Action::Command { argv, .. } => {
@@ -461,6 +467,7 @@ fn shown_secrets(action: &Action, at: At<'_>, problems: &mut Problems) {
         }
         Action::Webhook(webhook) => {
             let shown = without_secrets(&webhook.url.to_string());
+            weak_secret(&webhook.secret, "whoever sees what is sent", at.key("webhook").key("secret"), problems);
             (
                 vec![(at.key("webhook").key("url"), shown)],
                 "write it as a parameter such as `?token=…`, which is covered",
@@ -637,13 +644,21 @@ fn observing(config: &Config, at: At<'_>, problems: &mut Problems) {
 
 /// Whoever reaches the listener can try tokens as fast as it answers.
 fn admin(config: &Config, at: At<'_>, problems: &mut Problems) {
-    let Some(admin) = config.admin.as_ref().filter(|admin| !admin.address.ip().is_loopback()) else { return };
-    if admin.token.as_ref().is_some_and(|token| token.chars().count() < LONG_ENOUGH) {
+    let Some(admin) = &config.admin else { return };
+    let place = at.key("admin").key("token");
+    if admin.token.is_some() && problems.hidden().is_literal(place.mark()) {
+        let message = "the token stands in this file, for all who read it; write `token: \"${ADMIN_TOKEN}\"` and set that in the \
+                       environment";
+        problems.warn(place, message);
+    }
+    if !admin.address.ip().is_loopback()
+        && admin.token.as_ref().is_some_and(|token| token.chars().count() < LONG_ENOUGH)
+    {
         let message = format!(
             "a token under {LONG_ENOUGH} characters can be guessed where others reach it; write a long one, such as \
              `openssl rand -hex 16` makes"
         );
-        problems.warn(at.key("admin").key("token"), message);
+        problems.warn(place, message);
     }
 }
 

@@ -21,11 +21,37 @@ pub(super) fn reword(message: &str, path: &[Step]) -> Complaint {
     {
         let (expected, found) = (plain(expected), plain_found(found));
         return Complaint::Value(match path.last() {
-            Some(Step::Key(key)) => format!("`{}` takes {expected}, not {found}", shown(key)),
+            Some(Step::Key(key)) => with_example(&format!("`{}` takes {expected}, not {found}", shown(key)), path),
             _ => format!("expected {expected}, found {found}"),
         });
     }
-    Complaint::Value(message.to_owned())
+    Complaint::Value(with_example(message, path))
+}
+
+/// What a mapping looks like that stands beside `off`, by its key.
+const MAPPINGS: &[(&str, &str)] = &[
+    ("admin", "{ address: \"127.0.0.1:9900\" }"),
+    ("access_log", "{ path: /var/log/pulsegate/access.log }"),
+    ("diagnostics", "{ path: /var/lib/pulsegate/diagnostics }"),
+    ("remediation", "{ after: 1h, command: [/usr/local/bin/replace] }"),
+    ("sticky", "{ secret: \"${STICKY_SECRET}\" }"),
+    ("idle", "{ after: 10m, interval: 1m }"),
+];
+
+/// The same complaint about the value at `path`, with a mapping to copy where it asks for one.
+fn with_example(message: &str, path: &[Step]) -> String {
+    const ASKED_FOR: &str = "`off` or a mapping";
+    let (Some((before, after)), Some(Step::Key(key))) = (message.split_once(ASKED_FOR), path.last()) else {
+        return message.to_owned();
+    };
+    let written = message.strip_prefix('`').and_then(|rest| rest.split_once('`')).map_or("", |(written, _)| written);
+    if written.starts_with('/') && matches!(key.as_str(), "access_log" | "diagnostics") {
+        return format!("write `{{ path: {written} }}`");
+    }
+    match MAPPINGS.iter().find(|(of, _)| of == key) {
+        Some((_, example)) => format!("{before}`off` or `{example}`{after}"),
+        None => message.to_owned(),
+    }
 }
 
 /// Keys of the sketch that are still to come, by where they are written.
@@ -44,7 +70,6 @@ const ELSEWHERE: &[(&str, &[&str], &str)] = &[
             "method",
             "interval",
             "fast_interval",
-            "timeout",
             "expect",
             "window",
             "consecutive",
@@ -52,7 +77,6 @@ const ELSEWHERE: &[(&str, &[&str], &str)] = &[
             "max_latency_ratio",
             "latency_floor",
             "max_body",
-            "scheme",
             "headers",
             "auth",
         ],
@@ -223,11 +247,11 @@ const SYNONYMS: &[(&str, &[&str], &str)] = &[
     ),
     ("pools.*.tunnels", &["timeout", "idle_timeout", "max_idle"], "`idle`"),
     ("pools.*.tunnels", &["grace", "drain_timeout", "close_delay", "stream_close_delay"], "`drain`"),
-    (
-        "pools.*",
-        &["threshold", "unhealthy_threshold", "healthy_threshold", "rise", "fall", "max_fails"],
-        JUDGE_IN_PROBE,
-    ),
+    ("pools.*", &["threshold", "unhealthy_threshold", "healthy_threshold", "rise", "fall"], JUDGE_IN_PROBE),
+    ("pools.*", BY_TRAFFIC, "`passive: { eject: { consecutive: 5, base: 30s } }`"),
+    ("pools.*.passive", BY_TRAFFIC, "`eject: { consecutive: 5, base: 30s }`"),
+    ("pools.*.passive.eject", &["max_fails", "consecutive_5xx", "error_limit", "failures"], "`consecutive`"),
+    ("pools.*.passive.eject", &["fail_timeout", "base_ejection_time"], "`base`"),
     ("pools.*", &["maxconn", "max_conns", "max_connections_per_host"], EACH_CONNECTIONS),
     ("pools.*", &["max_requests", "max_concurrent_requests", "max_concurrency", "concurrency", "slots"], EACH_REQUESTS),
     (
@@ -301,7 +325,12 @@ const SYNONYMS: &[(&str, &[&str], &str)] = &[
     ("pools.*.members[]", &["priority"], "`tier`, 0 first"),
     ("pools.*.members[]", &["down", "disabled", "enabled", "disable"], "`state: disabled`"),
     ("pools.*.members[]", &["drain", "draining"], "`state: draining`"),
-    ("pools.*.members[]", &["max_fails", "rise", "fall"], "the pool's `probe`, for all members alike"),
+    ("pools.*.members[]", &["rise", "fall"], "the pool's `probe`, for all members alike"),
+    (
+        "pools.*.members[]",
+        BY_TRAFFIC,
+        "the pool's `passive: { eject: { consecutive: 5, base: 30s } }`, for all members alike",
+    ),
     ("pools.*", &["ssl", "https", "scheme", "protocol"], "`upstream: { tls: true }`"),
     ("pools.*.upstream", &["ssl", "https", "scheme", "protocol"], "`tls: true`"),
     ("pools.*.upstream", SERVER_NAMES, "`tls: { sni: … }`"),
@@ -382,6 +411,12 @@ const NEEDLESS: &[(&str, &[&str], &str)] = &[
         &["error_log", "errorlog", "log_level", "loglevel", "log_file", "logfile"],
         "the program's own log is on standard error, by `--log` or `PULSEGATE_LOG`; requests go to `access_log`",
     ),
+    (
+        "pools.*",
+        &["timeout", "timeouts", "request_timeout", "timeout_server", "proxy_read_timeout"],
+        "for requests write `upstream: { read_timeout: 60s }`, or `deadline: 60s` for all of one; for probes \
+         `probe: { timeout: 2s }`",
+    ),
     ("pools.*.sticky", &["domain"], "the cookie is for the host alone that the client asks for; remove it"),
     (
         "pools.*.sticky",
@@ -445,6 +480,18 @@ const QUEUE: &str = "`queue: { size: 100, timeout: 5s }`";
 const IN_ORDER: &str = "`pools: [web, web-us]`, in the order of preference";
 const JUDGE: &str = "`window: { size: 5, required: 3 }`, or `consecutive: { failures: 3, passes: 1 }`";
 const JUDGE_IN_PROBE: &str = "`window: { size: 5, required: 3 }` under `probe`, or `consecutive`";
+
+/// Others' words for a member that is put out by the requests that fail there.
+const BY_TRAFFIC: &[&str] = &[
+    "max_fails",
+    "fail_timeout",
+    "outlier_detection",
+    "consecutive_5xx",
+    "base_ejection_time",
+    "error_limit",
+    "on_error",
+    "passive_health_check",
+];
 
 const SERVER_NAMES: &[&str] = &[
     "server_name",

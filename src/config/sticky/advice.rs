@@ -1,10 +1,9 @@
 //! What of a `sticky` can be used as it is, and is probably not what its author wants.
 
-use crate::config::advice::{IN_THE_FILE, LONG_ENOUGH};
+use crate::config::advice::weak_secret;
 use crate::config::domain::{Config, Pool};
 use crate::config::places::At;
 use crate::config::problem::Problems;
-use crate::config::proof::Secret;
 use crate::route::{Host, Route};
 
 /// Clients that are bound anew more often than their author thinks, or by whoever can find the secret out.
@@ -19,16 +18,8 @@ pub(in crate::config) fn advise(pool: &Pool, config: &Config, at: At<'_>, proble
         problems.warn(at, message);
     }
     for (key, secret) in [("secret", &sticky.secret), ("previous_secret", &sticky.previous)] {
-        let Some(Secret::Text(secret)) = secret else { continue };
-        if problems.hidden().is_literal(at.key(key).mark()) {
-            problems.warn(at.key(key), IN_THE_FILE);
-        }
-        if secret.chars().count() < LONG_ENOUGH {
-            let message = format!(
-                "whoever has a cookie can find out a secret under {LONG_ENOUGH} characters by trying; write a long one, such as \
-                 `openssl rand -hex 32` makes"
-            );
-            problems.warn(at.key(key), message);
+        if let Some(secret) = secret {
+            weak_secret(secret, "whoever has a cookie", at.key(key), problems);
         }
     }
     if sticky.secret.is_some() && sticky.secret == sticky.previous {
