@@ -1,8 +1,9 @@
 //! `pulsegate demo`: the proxy on the shipped proxy.yaml, with embedded origins that misbehave in turn.
 //!
-//! It is the real program: the same file, the same code, a copy of the configuration that can be edited while it runs.
+//! It is the real program: the same code, and a copy of that file, its access log elsewhere, that can be edited while it runs.
 //! Only the origins and the audience are ours; examples/failover has them too.
 
+mod audience;
 mod origin;
 mod story;
 mod traffic;
@@ -41,7 +42,7 @@ pub fn run(limit: Option<Duration>, any_port: bool, logging: &Logging) -> Result
     stage.write(&shipped, &origins, listener, admin)?;
     print(&introduction(&stage, listener, admin, &origins))?;
     runtime.spawn(traffic::flow(listener));
-    runtime.spawn(tell(origins));
+    runtime.spawn(tell(origins, admin));
     server::run(stage.config.clone(), limit, logging).map_err(|error| match error {
         SetupError::Bind { .. } => format!("{error} (try --any-port)").into(),
         _ => Box::<dyn Error>::from(error),
@@ -133,7 +134,7 @@ fn introduction(stage: &Stage, listener: SocketAddr, admin: SocketAddr, origins:
     ];
     lines.extend(origins.first().map(|origin| {
         let member = origin.address;
-        format!("  curl -s -X POST http://{admin}/api/v1/pools/web/members/{member}/drain    (or enable, disable)")
+        format!("  curl -s -X POST http://{admin}/api/v1/pools/web/members/{member}/drain    (or disable; enable has it back)")
     }));
     lines.extend([
         String::new(),
@@ -143,13 +144,16 @@ fn introduction(stage: &Stage, listener: SocketAddr, admin: SocketAddr, origins:
     lines.join("\n") + "\n\n"
 }
 
-/// Tells the story, over and over.
-async fn tell(origins: Vec<Origin>) {
+/// Tells the story, over and over: of each turn what was done, and what comes of it while all four members take part.
+async fn tell(origins: Vec<Origin>, admin: SocketAddr) {
     for turn in story::STORY.iter().cycle() {
         tokio::time::sleep(turn.after).await;
         if let Some(origin) = origins.get(turn.origin) {
             origin.turn(turn.mood);
-            say(&format!("---- origin {}: {}", origin.address, turn.words));
+            let meanwhile = if turn.so.is_empty() { None } else { audience::meanwhile(admin).await };
+            let so = meanwhile.unwrap_or_else(|| turn.so.to_owned());
+            let stop = if so.is_empty() { "" } else { "; " };
+            say(&format!("---- origin {}: {}{stop}{so}", origin.address, turn.words));
         }
     }
 }
