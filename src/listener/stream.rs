@@ -259,8 +259,7 @@ impl Conduit {
     /// the deadline and the news that the client has left.
     fn poll_watch(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.connection.wait().is_called_away() {
-            self.connection.cut_short(Cut::CalledAway);
-            return Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "called away")));
+            return Poll::Ready(Err(self.leave_member()));
         }
         let mut byte = [0];
         match self.io.poll_peek(cx, &mut ReadBuf::new(&mut byte)) {
@@ -268,8 +267,24 @@ impl Conduit {
             Poll::Ready(Err(e)) => Poll::Ready(Err(e)),
             // A dial has its own limit, and tells what it comes to.
             Poll::Ready(Ok(_)) | Poll::Pending if self.connection.is_dialling() => Poll::Pending,
-            Poll::Ready(Ok(_)) | Poll::Pending => self.poll_deadline(cx),
+            Poll::Ready(Ok(_)) | Poll::Pending => self.poll_limits(cx),
         }
+    }
+
+    /// Where a member is waited for that was known not to answer, that may end before the request's time does.
+    fn poll_limits(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let deadline = self.connection.deadline();
+        let until = self.connection.wait().until();
+        let Some(until) = until.filter(|until| deadline.is_none_or(|deadline| *until < deadline)) else {
+            return self.poll_deadline(cx);
+        };
+        ready!(self.read_alarm.poll(cx, until));
+        Poll::Ready(Err(self.leave_member()))
+    }
+
+    fn leave_member(&self) -> io::Error {
+        self.connection.cut_short(Cut::CalledAway);
+        io::Error::new(io::ErrorKind::TimedOut, "called away")
     }
 
     /// Nothing to read: the moment to send what is buffered. Pingora flushes an answer of known length only when it is

@@ -7,9 +7,13 @@
 //! Not here: whether the request may be sent again (`proxy`), who has fallen (`health`).
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{
+    AtomicU64, AtomicUsize,
+    Ordering::{Relaxed, SeqCst},
+};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::Waker;
+use std::time::Duration;
 
 use super::Connection;
 use crate::pool::Member;
@@ -19,6 +23,9 @@ const NOBODY: usize = 0;
 /// It is to go elsewhere.
 const CALLED: usize = 1;
 
+/// It has no end of its own.
+const NEVER: u64 = u64::MAX;
+
 /// So many connections that come and go at once need not wait for each other.
 const SHARDS: usize = 16;
 
@@ -27,6 +34,8 @@ const SHARDS: usize = 16;
 pub struct Wait {
     /// The member, by its place in memory: whoever waits holds it.
     member: AtomicUsize,
+    /// When it goes elsewhere by itself, in microseconds of monotonic time. Only its own task asks.
+    until: AtomicU64,
     /// Of the connection's task, which stays the same.
     waker: OnceLock<Waker>,
 }
@@ -40,7 +49,19 @@ impl Wait {
     /// The request waits for this member. One that fell a moment before is not called away any more: look whether it has
     /// after this.
     pub fn begins(&self, member: &Arc<Member>) {
+        self.until.store(NEVER, Relaxed);
         self.member.store(place(member), SeqCst);
+    }
+
+    /// The member was known not to answer when it was picked: the request leaves by itself then.
+    pub fn ends_by(&self, moment: Duration) {
+        self.until.store(moment.as_micros() as u64, Relaxed);
+    }
+
+    /// When it leaves by itself; `None`: it waits for nobody, or until it is called away.
+    pub fn until(&self) -> Option<Duration> {
+        let waits = !matches!(self.member.load(SeqCst), NOBODY | CALLED);
+        Some(self.until.load(Relaxed)).filter(|until| waits && *until != NEVER).map(Duration::from_micros)
     }
 
     /// It waits no more.

@@ -66,7 +66,7 @@ impl Pool {
     pub(super) fn call_away_from(&self, member: &Arc<Member>) {
         let mut fallen = self.calls.fallen.lock().unwrap_or_else(PoisonError::into_inner);
         // Nobody looks where rescue is off: who has left the pool is not to stay for that.
-        fallen.retain(|other| !other.is_removed());
+        fallen.retain(|other| !other.is_removed() || other.is_in_use());
         if !fallen.iter().any(|other| Arc::ptr_eq(other, member)) {
             fallen.push(member.clone());
         }
@@ -77,16 +77,19 @@ impl Pool {
     /// The members that requests are to leave since this was asked last. Where nobody else answers they stay where they are;
     /// once somebody does again, all are to leave whose member does not, also those that were sent there meanwhile.
     pub fn take_fallen(&self) -> Vec<Arc<Member>> {
-        let fallen = std::mem::take(&mut *self.calls.fallen.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut fallen = self.calls.fallen.lock().unwrap_or_else(PoisonError::into_inner);
         // Only now: who fell was shown first.
         let roster = self.roster();
         if !roster.somebody_answers() {
             self.calls.stranded.fetch_or(!fallen.is_empty(), SeqCst);
             return Vec::new();
         }
+        let mut fallen = std::mem::take(&mut *fallen);
         if self.calls.stranded.swap(false, SeqCst) {
-            return roster.members().iter().filter(|member| member.has_fallen()).cloned().collect();
+            fallen.extend(roster.members().iter().filter(|member| member.has_fallen()).cloned());
         }
+        // One that answers again by now is not left.
+        fallen.retain(|member| member.has_fallen());
         fallen
     }
 

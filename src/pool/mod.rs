@@ -68,7 +68,7 @@ use shadow::Would;
 
 use crate::balance::Policy;
 use crate::config::Capacity;
-use crate::health::{Admin, Change, Class, MemberId, Pace, PoolHealth, Sample, State, Verdict};
+use crate::health::{self, Admin, Change, Class, MemberId, Outcome, Pace, PoolHealth, Sample, State, Verdict};
 use crate::telemetry::{Event, Kind, Trial};
 
 /// Requests that may wait for a first verdict at once; one too many is refused (health.md §2).
@@ -307,6 +307,7 @@ impl Pool {
         let would = board.shadow.as_mut().map(|shadow| shadow.step(|health| health.administer(now, id, admin)));
         board.show_would();
         self.publish(&mut board, now, &changes, would, true);
+        self.look_for_fall(&board, id);
         true
     }
 
@@ -393,8 +394,12 @@ impl Pool {
         board.roster_at = now;
         board.roster_is_stale = false;
         let next = Roster::new(&board.health, &board.policy, board.rings.as_deref(), &board.members);
-        next.count_candidates(Some(&self.roster.load()));
-        self.roster.store(Arc::new(next));
+        let last = self.roster.load_full();
+        next.count_candidates(Some(&last));
+        let next = Arc::new(next);
+        self.roster.store(next.clone());
+        // Their requests were sent to them although they had fallen, and are called away like the others now.
+        next.left_behind(&last).for_each(|member| self.call_away_from(member));
         if board.health.next_deadline().is_some() {
             self.retimed.notify_one();
         }
@@ -440,12 +445,13 @@ impl Pool {
         }
     }
 
-    /// Has requests leave a member that is unhealthy as one that does not answer, once: it may be unhealthy for another reason
-    /// already when it becomes that.
+    /// Has requests leave a member that is known not to answer, once: it may be unhealthy for another reason already when it
+    /// becomes that.
     fn look_for_fall(&self, board: &Board, id: MemberId) {
         let Some(index) = board.health.index_of(id) else { return };
         let (judged, live) = (&board.health.members()[index], &board.members[index]);
-        let falls = judged.verdict() == Verdict::Unhealthy && judged.class() == Some(Class::Unreachable);
+        let disabled = judged.admin() == Admin::Disabled;
+        let falls = is_unreachable(judged) || disabled && missed_its_last_probe(judged);
         match (live.set_fallen(falls), falls) {
             (false, true) => self.call_away_from(live),
             // Requests may have waited for anyone who answers.
@@ -458,6 +464,17 @@ impl Pool {
         // A panic while the lock was held leaves a heart that is whole: its steps do not unwind half-way on purpose.
         self.board.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Whether its verdict says that it does not answer.
+fn is_unreachable(judged: &health::Member) -> bool {
+    judged.verdict() == Verdict::Unhealthy && judged.class() == Some(Class::Unreachable)
+}
+
+/// Whether its last probe had no answer: where it is not probed any more, no verdict will say so.
+fn missed_its_last_probe(judged: &health::Member) -> bool {
+    let last = judged.last_sample().map(|(sample, _)| sample.outcome);
+    matches!(last, Some(Outcome::Fail(reason)) if reason.class() == Class::Unreachable)
 }
 
 impl std::fmt::Debug for Pool {

@@ -158,6 +158,13 @@ impl Roster {
         self.balancer.candidates().iter().any(|c| !self.members[c.index].has_fallen())
     }
 
+    /// Members that took traffic in the roster before this one though they were known not to answer, and take none any more.
+    pub(super) fn left_behind<'a>(&'a self, last: &'a Roster) -> impl Iterator<Item = &'a Arc<Member>> {
+        let took = |id| last.index_of(id).is_some_and(|index| last.standing(index).takes_traffic());
+        let idle = self.members.iter().zip(&self.picture.standings).filter(|(_, standing)| !standing.takes_traffic());
+        idle.map(|(member, _)| member).filter(move |member| member.has_fallen() && took(member.id()))
+    }
+
     /// From now on the pool knows how many requests all have together who may be picked here, if that is asked for. `last`
     /// is the roster before this one.
     pub(super) fn count_candidates(&self, last: Option<&Roster>) {

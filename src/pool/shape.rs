@@ -17,7 +17,7 @@ use super::bonds::Badges;
 use super::calls::Calls;
 use super::hall::{Hall, Limits};
 use super::shadow::Would;
-use super::{Audience, Budget, Member, Pool, PoolTally, Roster, Shadow, Usage};
+use super::{Audience, Budget, Member, Pool, PoolTally, Roster, Shadow, Usage, is_unreachable, missed_its_last_probe};
 use crate::balance::{Policy, Rings, Seat};
 use crate::config::Observed;
 use crate::health::{self, Carried, Change, MemberId, Mode, PoolHealth, Rules, Spec, Standing};
@@ -125,6 +125,7 @@ impl Pool {
         let was_settled = board.is_settled(now);
         let wanted = wanted(&board.health);
         let present = standings(&board.health);
+        let silent = silent(&board.health);
         // Before the real one is another: one that begins to try has seen what that has seen.
         let shadow = observed.as_ref().map(|tried| match board.shadow.take() {
             Some(shadow) => shadow,
@@ -173,7 +174,17 @@ impl Pool {
         self.audience.events.announce_moves(&self.name, &board.health, &moves);
         let told = self.tell(&board, now, &changes);
         self.tell_observed(&board, would, &told);
+        self.leave_silent(&board, &silent, before.values());
         self.wake();
+    }
+
+    /// Nobody probes those who are gone or disabled now: requests leave them by what was `silent` before.
+    fn leave_silent<'a>(&self, board: &Board, silent: &[MemberId], gone: impl Iterator<Item = &'a Arc<Member>>) {
+        silent.iter().for_each(|id| self.look_for_fall(board, *id));
+        for member in gone.filter(|member| silent.contains(&member.id())) {
+            member.set_fallen(true);
+            self.call_away_from(member);
+        }
     }
 
     /// A reload took the whole pool out: so are its members.
@@ -195,6 +206,12 @@ fn rings(policy: &Policy, specs: &[Spec], present: Option<Arc<Rings>>) -> Option
     };
     let seats: Vec<Seat> = specs.iter().enumerate().filter_map(seat).collect();
     present.filter(|rings| rings.are_for(&seats)).or_else(|| Some(Arc::new(Rings::new(seats))))
+}
+
+/// Those who are known not to answer, or whose last probe had no answer.
+fn silent(health: &PoolHealth) -> Vec<MemberId> {
+    let silent = health.members().iter().filter(|member| is_unreachable(member) || missed_its_last_probe(member));
+    silent.map(health::Member::id).collect()
 }
 
 /// Everyone in the pool, with what would be told if they left.

@@ -282,10 +282,16 @@ impl Ctx {
         }
         let wait = self.connection.wait();
         wait.begins(member);
-        // It may have fallen between the pick and now. Who was picked in spite of that is waited for.
-        let fell = lease.standing() == Standing::Healthy && member.has_fallen();
-        if fell && pool.live.roster().somebody_answers() {
+        if !member.has_fallen() || !pool.live.roster().somebody_answers() {
+            return;
+        }
+        if lease.standing() == Standing::Healthy {
+            // It fell between the pick and now.
             wait.call_away(member);
+        } else if let Some(probe) = pool.config.probe.as_ref().filter(|_| pool.config.rules.probed) {
+            // It was picked in spite of that, kept by the cap perhaps, and may answer requests all the same. It has as long
+            // as its probe has.
+            wait.ends_by(clock::monotonic() + probe.timeout);
         }
     }
 

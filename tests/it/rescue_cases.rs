@@ -339,3 +339,138 @@ fn frozen_member_under_load_costs_no_get() {
     let line = proxy.await_access("one that was rescued", rescued);
     assert!(line.has(&[("outcome", "ok")]), "{}", line.raw);
 }
+
+/// Probes are made when a case asks for one, and their `timeout` is beyond its patience.
+const BY_HAND: &str = "probe: { path: /healthz, interval: 10m, fast_interval: 10m, timeout: 10m, \
+                       consecutive: { failures: FAILURES, passes: 1 } }\n\
+                       upstream: { read_timeout: 10m }\nretries: { budget: 0% }";
+
+fn by_hand(failures: u32) -> String {
+    BY_HAND.replace("FAILURES", &failures.to_string())
+}
+
+/// Has a member probed, which answers like this from now on.
+fn probed(proxy: &Proxy, origin: &Origin, answer: Answer) {
+    let last = || proxy.member("web", &origin.address())["last_probe"]["at"].clone();
+    let before = last();
+    origin.when(When::probe(), answer);
+    let reply = proxy.admin_post(&action(origin, "probe"), &[]);
+    assert_eq!(reply.status, 200, "{}", reply.text());
+    eventually("its probe is over", || last() != before);
+}
+
+fn action(origin: &Origin, action: &str) -> String {
+    format!("/api/v1/pools/web/members/{}/{action}", origin.address())
+}
+
+/// Requests, one after another, until one waits at this gate; whoever does not has its answer.
+fn sent_until_one_waits(proxy: &Proxy, gate: &Gate, request: &str) -> Connection {
+    for _ in 0..20 {
+        let mut client = proxy.connect();
+        let came = gate.came();
+        client.send(request);
+        let mut is_answered = false;
+        eventually("it waits there or is answered", || {
+            is_answered = !client.stray(std::time::Duration::from_millis(10)).is_empty();
+            is_answered || gate.came() > came
+        });
+        if !is_answered {
+            return client;
+        }
+    }
+    panic!("nobody was sent there");
+}
+
+const POST: &str = "POST /held HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nonce";
+
+#[test]
+fn get_at_a_kept_member_that_does_not_answer_leaves_it_after_the_timeout_of_its_probe() {
+    let ((one, at_one), (other, at_other), good) = (holding(), holding(), Origin::start());
+    good.answer(Answer::status(200).body("good"));
+    let served = Answer::status(200).body("kept");
+    [&one, &other].iter().for_each(|origin| origin.when(When::path("/served"), served.clone()));
+    let keys = "probe: { path: /healthz, interval: 1s, fast_interval: 1s, timeout: 1s, \
+                consecutive: { failures: 2, passes: 2 } }\nupstream: { read_timeout: 10m }\nretries: { budget: 0% }\n\
+                max_unhealthy_percent: 34";
+    let members = [one.to_string(), other.to_string(), good.to_string()];
+    let proxy = Proxy::start(&config_of(&members, keys));
+    proxy.await_all_healthy();
+    [&one, &other].iter().for_each(|origin| origin.when(When::probe(), Answer::reset()));
+    let standing = |origin: &Origin| proxy.member("web", &origin.address())["standing"].clone();
+    eventually("one is out, one is kept", || {
+        let mut both = [standing(&one), standing(&other)].map(|standing| standing.as_str().unwrap_or("").to_owned());
+        both.sort_unstable();
+        both == ["ejected", "kept"]
+    });
+    let kept_is_one = standing(&one) == "kept";
+    let (kept, gate) = if kept_is_one { (&one, &at_one) } else { (&other, &at_other) };
+    let mut post = sent_until_one_waits(&proxy, gate, POST);
+    let mut clients: Vec<_> = (0..4).flat_map(|_| both_sent(&proxy)).collect();
+    // The gate is shut: only the healthy one can have answered.
+    clients.iter_mut().for_each(|client| assert_eq!(body(client.reply()), "good"));
+    proxy.settle_access_log("/sentinel");
+    let lines = proxy.access_log();
+    let left: Vec<_> = lines.iter().filter(|line| line.attempts().len() == 2).collect();
+    assert!(!left.is_empty(), "the cap has sent some of them there");
+    for line in left {
+        assert_eq!(line.tried(), [kept.address(), good.address()], "{}", line.raw);
+        let first = &line.attempts()[0];
+        assert_eq!((&first["result"], &first["standing"]), (&"rescued".into(), &"kept".into()), "{}", line.raw);
+        assert!(first["duration_ms"].as_f64() >= Some(1_000.0), "as long as its probe has: {}", line.raw);
+    }
+    // It is a member like any other to those whom it answers.
+    eventually("it serves", || proxy.get("/served").text() == "kept");
+    gate.open();
+    assert_eq!(body(post.reply()), "stays", "what must not be sent twice");
+}
+
+#[test]
+fn get_at_a_kept_member_leaves_it_at_once_when_that_is_ejected() {
+    let ((out, at_out), (kept, at_kept), good) = (holding(), holding(), Origin::start());
+    at_out.open();
+    good.answer(Answer::status(200).body("good"));
+    let members = [out.to_string(), kept.to_string(), good.to_string()];
+    let proxy = Proxy::start(&config_of(&members, &format!("{}\nmax_unhealthy_percent: 34", by_hand(1))));
+    proxy.await_all_healthy();
+    probed(&proxy, &out, Answer::reset());
+    proxy.await_standing(&out, "ejected");
+    probed(&proxy, &kept, Answer::reset());
+    proxy.await_standing(&kept, "kept");
+    let mut client = sent_until_one_waits(&proxy, &at_kept, GET);
+    probed(&proxy, &out, Answer::status(200));
+    proxy.await_standing(&kept, "ejected");
+    assert_eq!(client.reply().status, 200, "its gate is shut");
+    let line = proxy.await_access("the rescued one", |line| line.attempts().len() == 2);
+    assert_eq!(line.attempts()[0]["result"], "rescued", "{}", line.raw);
+    at_kept.open();
+}
+
+#[test]
+fn get_leaves_a_member_that_is_taken_out_by_hand_when_its_last_probe_had_no_answer() {
+    for (last, rescued) in [(Answer::reset(), true), (Answer::status(500), false), (Answer::status(200), false)] {
+        for how in ["disable", "disabled in the file", "removed"] {
+            let ((held, gate), good) = (holding(), Origin::start());
+            good.answer(Answer::status(200).body("good"));
+            let both = config_of(&[held.to_string(), good.to_string()], &by_hand(3));
+            let proxy = Proxy::start(&both);
+            proxy.await_all_healthy();
+            let mut client = sent_until_one_waits(&proxy, &gate, GET);
+            probed(&proxy, &held, last.clone());
+            proxy.await_standing(&held, "healthy");
+            match how {
+                "disable" => assert_eq!(proxy.admin_post(&action(&held, how), &[]).status, 200),
+                "removed" => proxy.reload(&config_of(&[good.to_string()], &by_hand(3))),
+                _ => {
+                    let disabled = format!("{{ address: {held}, state: disabled }}");
+                    proxy.reload(&config_of(&[disabled, good.to_string()], &by_hand(3)));
+                }
+            }
+            if !rescued {
+                gate.open();
+            }
+            let expected = if rescued { "good" } else { "stays" };
+            assert_eq!(body(client.reply()), expected, "{how}");
+            gate.open();
+        }
+    }
+}
