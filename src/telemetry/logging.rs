@@ -196,7 +196,8 @@ impl Parts {
         let said = self.texts.iter().filter(|(_, text)| says(&self.message, text)).map(|(range, _)| range.clone());
         let end = self.fields.len();
         let mut from = 0;
-        said.chain([end..end]).map(move |range| &self.fields[std::mem::replace(&mut from, range.end)..range.start])
+        said.chain(std::iter::once(end..end))
+            .map(move |range| &self.fields[std::mem::replace(&mut from, range.end)..range.start])
     }
 
     fn add_text(&mut self, field: &Field, text: &str) {
