@@ -269,6 +269,29 @@ impl Ctx {
         self.lease = Some(lease);
     }
 
+    /// The attempt dials its member, and can be called away from it whatever the request is, since nothing was sent; where its
+    /// pool would dial another one.
+    pub fn dial_begins(&self) {
+        self.connection.dial_begins();
+        let (Some(pool), Some(lease)) = (&self.pool, &self.lease) else { return };
+        if !pool.config.rescue || self.spent.dials + 1 >= pool.config.retries.connect {
+            return;
+        }
+        let (wait, member) = (self.connection.wait(), lease.member());
+        wait.begins(member);
+        // It may have fallen between the pick and now. Who was picked in spite of that has as long as any dial.
+        let fell = lease.standing() == Standing::Healthy && member.has_fallen();
+        if fell && pool.live.roster().somebody_answers() {
+            wait.call_away(member);
+        }
+    }
+
+    /// The attempt has its connection.
+    pub fn dial_ends(&self) {
+        self.connection.wait().ends();
+        self.connection.dial_ends();
+    }
+
     /// The attempt waits for its answer, and can be called away from its member: a request that may be sent `again`, whole,
     /// where the pool retries at all. Whether somebody else may serve it is asked when the member falls: who stands by may
     /// serve by then, or somebody be back.

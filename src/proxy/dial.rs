@@ -56,23 +56,13 @@ pub struct Dial {
 #[async_trait]
 impl L4Connect for Dial {
     async fn connect(&self, address: &SocketAddr) -> Result<Stream> {
-        let Some(address) = address.as_inet() else {
-            return Error::e_explain(ErrorType::InternalError, "a member without an IP address");
-        };
         let (mut berth, has_waited) = match self.member.berth() {
             Ok(berth) => (berth, false),
             Err(_) => {
                 (timeout(PATIENCE, berth(&self.member)).await.or_err(NO_PLACE, "no connection was closed")?, true)
             }
         };
-        let dialled = timeout(self.within, ext::connect(address, None)).await;
-        let socket = dialled.or_err(ErrorType::ConnectTimedout, "dialling")?.map_err(|error| match error.etype() {
-            // As Pingora's own dial has it: it is not the member that failed.
-            ErrorType::SocketError | ErrorType::BindError => {
-                Error::because(ErrorType::InternalError, "cannot dial", error)
-            }
-            _ => error,
-        })?;
+        let socket = timeout(self.within, open(address)).await.or_err(ErrorType::ConnectTimedout, "dialling")??;
         let twin = socket.as_fd().try_clone_to_owned().or_err(ErrorType::InternalError, "cannot keep a connection")?;
         let twin = Arc::new(net::TcpStream::from(twin));
         let link = berth.dialled(hang_up(twin.clone()));
@@ -87,6 +77,21 @@ impl L4Connect for Dial {
         stream.set_proxy_digest(ProxyDigest::new(Box::new(ResponseHeader::build(200, None)?), Some(Box::new(counted))));
         Ok(stream)
     }
+}
+
+/// A connection to a member, without a bound.
+///
+/// # Errors
+/// There is none, by the member's doing or for want of something here.
+pub async fn open(address: &SocketAddr) -> Result<TcpStream> {
+    let Some(address) = address.as_inet() else {
+        return Error::e_explain(ErrorType::InternalError, "a member without an IP address");
+    };
+    ext::connect(address, None).await.map_err(|error| match error.etype() {
+        // As Pingora's own dial has it: it is not the member that failed.
+        ErrorType::SocketError | ErrorType::BindError => Error::because(ErrorType::InternalError, "cannot dial", error),
+        _ => error,
+    })
 }
 
 /// The dial never began, for want of a place: a limit of ours, as far as blame goes.

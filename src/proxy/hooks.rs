@@ -16,6 +16,7 @@ use pingora::{Error, Result};
 use super::Proxy;
 use super::ctx::{Again, Answer, Ctx};
 use super::failure::{self, Sent};
+use super::leaving;
 use super::line::Told;
 use super::steps::{self, Admitted, Farewell};
 use crate::clock;
@@ -53,7 +54,8 @@ impl ProxyHttp for Hooks {
     }
 
     async fn upstream_peer(&self, session: &mut Session, ctx: &mut Box<Ctx>) -> Result<Box<HttpPeer>> {
-        let peer = steps::attempt(&self.proxy, &mut session.downstream_session, ctx).await?;
+        let mut peer = steps::attempt(&self.proxy, &mut session.downstream_session, ctx).await?;
+        leaving::may_leave(&mut peer, &ctx.connection);
         // While Pingora dials it does not look at the client.
         keep_for_dial(&session.downstream_session, &ctx.connection);
         Ok(peer)

@@ -14,15 +14,15 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use pingora::Result;
 use pingora::connectors::L4Connect;
-use pingora::protocols::l4::ext;
 use pingora::protocols::l4::socket::SocketAddr;
 use pingora::protocols::l4::stream::Stream;
 use pingora::protocols::l4::virt::{VirtualSockOpt, VirtualSocket, VirtualSocketStream};
-use pingora::{Error, ErrorType, Result};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
+use super::dial;
 use crate::clock;
 use crate::listener::{Alarm, Connection, Switch, TunnelLimits};
 
@@ -59,17 +59,7 @@ impl Switchable {
 #[async_trait]
 impl L4Connect for Switchable {
     async fn connect(&self, address: &SocketAddr) -> Result<Stream> {
-        let Some(address) = address.as_inet() else {
-            return Error::e_explain(ErrorType::InternalError, "a member without an IP address");
-        };
-        let dialled = ext::connect(address, None).await;
-        dialled.map(|io| self.over(io)).map_err(|error| match error.etype() {
-            // As Pingora's own dial has it: it is not the member that failed.
-            ErrorType::SocketError | ErrorType::BindError => {
-                Error::because(ErrorType::InternalError, "cannot dial", error)
-            }
-            _ => error,
-        })
+        dial::open(address).await.map(|io| self.over(io))
     }
 }
 

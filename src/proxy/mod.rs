@@ -28,6 +28,7 @@ mod framing;
 mod headers;
 mod hooks;
 mod key;
+mod leaving;
 pub(crate) mod left;
 mod line;
 mod max_forwards;

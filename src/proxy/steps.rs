@@ -127,7 +127,7 @@ pub async fn attempt(proxy: &Proxy, session: &mut ServerSession, ctx: &mut Ctx) 
     };
     ctx.attempt_begins(picked);
     ctx.limit_attempt(Answer::Awaited);
-    ctx.connection.dial_begins();
+    ctx.dial_begins();
     Ok(peer)
 }
 
@@ -136,7 +136,7 @@ pub async fn attempt(proxy: &Proxy, session: &mut ServerSession, ctx: &mut Ctx) 
 /// # Errors
 /// Another request needed its place.
 pub fn connected(ctx: &mut Ctx, reused: bool, digest: Option<&ProxyDigest>, again: Again) -> Result<()> {
-    ctx.connection.dial_ends();
+    ctx.dial_ends();
     ctx.attempt_connected(reused);
     if let Some(counted) = digest.and_then(dial::counted) {
         ctx.link = counted.link.take_up();

@@ -225,7 +225,7 @@ fn left(mut client: Connection, how: &str) -> Option<Connection> {
 }
 
 /// A listener with a full backlog drops what comes: nothing is refused and nothing is accepted.
-fn black_hole() -> (Vec<socket2::Socket>, std::net::SocketAddr) {
+pub fn black_hole() -> (Vec<socket2::Socket>, std::net::SocketAddr) {
     let (holder, address) = hold_port("127.0.0.1".parse().expect("an address"));
     holder.listen(0).expect("listens");
     let queue = (0..4).map(|_| begin_connect(address));

@@ -4,6 +4,7 @@ use crate::harness::client::{Connection, Reply};
 use crate::harness::nginx::Nginx;
 use crate::harness::proxy::{Proxy, config_of};
 use crate::harness::{Answer, Gate, Load, Origin, Step, When, eventually};
+use crate::limit_cases::black_hole;
 
 /// Nobody but a rescue ends the wait for a member within the patience of a case; two fails are enough.
 const KEYS: &str = "probe: { path: /healthz, interval: 200ms, fast_interval: 100ms, timeout: 100ms, \
@@ -472,5 +473,41 @@ fn get_leaves_a_member_that_is_taken_out_by_hand_when_its_last_probe_had_no_answ
             assert_eq!(body(client.reply()), expected, "{how}");
             gate.open();
         }
+    }
+}
+
+/// Both drivers; with connections counted and not, since those that are counted are dialled by a connector of our own.
+#[test]
+fn whatever_waits_for_a_dial_leaves_a_member_that_falls() {
+    for counted in ["", "each_member: { max_connections: 8 }"] {
+        let (good, (_hole, address)) = (Origin::start(), black_hole());
+        good.answer(Answer::status(200).body("good"));
+        let keys = format!(
+            "initial: healthy\nprobe: {{ path: /healthz, interval: 1s, fast_interval: 1s, timeout: 1s, \
+             consecutive: {{ failures: 5, passes: 1 }} }}\nupstream: {{ connect_timeout: 10m }}\n{counted}"
+        );
+        let hole = format!("{{ address: \"{address}\", tier: 0 }}");
+        let proxy = Proxy::start(&config_of(&[hole, in_tier(&good, 1)], &keys));
+        let requests = [
+            "GET /plain HTTP/1.1\r\nHost: a\r\n\r\n",
+            "GET /other HTTP/1.1\r\nHost: a\r\nTE: trailers\r\n\r\n",
+            "GET /tunnel HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n",
+            "POST /once HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nonce",
+        ];
+        let mut clients = requests.map(|request| {
+            let mut client = proxy.connect();
+            client.send(request);
+            client
+        });
+        let in_flight = || proxy.member("web", &address.to_string())["in_flight"].clone();
+        eventually("all are dialled for", || in_flight() == requests.len());
+        clients.iter_mut().for_each(|client| assert_eq!(body(client.reply()), "good"));
+        for path in ["/plain", "/other", "/tunnel", "/once"] {
+            let line = proxy.access(path);
+            assert_eq!(line.tried(), [address.to_string(), good.address()], "{}", line.raw);
+            assert_eq!(line.attempts()[0]["result"], "rescued", "{}", line.raw);
+        }
+        assert_eq!(in_flight(), 0);
+        assert!(good.traffic().iter().any(|seen| seen.body == b"once"));
     }
 }
