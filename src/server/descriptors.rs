@@ -8,12 +8,16 @@ const PLENTY: u64 = 1 << 20;
 /// Descriptors kept for probes, logs, the admin listener and whatever else is no client's.
 const RESERVE: u64 = 64;
 
-/// How many clients there is room for while probes have so many: each client may need a connection to a member too. Half of
-/// what is kept for others is for probes; those beyond it are the clients'.
+/// A client's own, one of its connection to a member, and one by which it is watched while it uploads, or a member is dialled
+/// for it.
+const OF_A_CLIENT: u64 = 3;
+
+/// How many clients there is room for while probes have so many. Half of what is kept for others is for probes; those beyond
+/// it are the clients'.
 pub fn room(limit: u64, probes: usize) -> usize {
     let reserve = RESERVE.min(limit / 2);
     let left = (limit - reserve).saturating_sub((probes as u64).saturating_sub(reserve / 2));
-    count(left / 2)
+    count(left / OF_A_CLIENT)
 }
 
 /// How many probes may be in flight at once: silent members must not have all descriptors.
@@ -69,9 +73,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn half_of_what_is_left_is_for_clients() {
+    fn what_is_left_is_for_clients() {
         // Descriptors, room, and whether that is little.
-        let rows = [(0, 1, true), (100, 25, true), (1_024, 480, true), (2_063, 999, true), (2_064, 1_000, false)];
+        let rows = [(0, 1, true), (100, 16, true), (1_024, 320, true), (3_063, 999, true), (3_064, 1_000, false)];
         for (limit, clients, little) in rows {
             assert_eq!((room(limit, 0), is_little(room(limit, 0))), (clients, little), "{limit}");
         }
@@ -82,12 +86,12 @@ mod tests {
         for limit in [16, 64, 100, 129, 300, 1_024, 65_536, PLENTY] {
             let probes = probes_in_flight(limit) + kept_by_probes(limit);
             for probes in 0..=probes.min(100_000) {
-                let taken = 2 * room(limit, probes) + probes;
+                let taken = OF_A_CLIENT as usize * room(limit, probes) + probes;
                 let left = RESERVE.min(limit / 2) / 2;
                 assert!(taken as u64 + left <= limit, "{limit}, {probes}: {taken} taken");
             }
         }
         // The usual probes take nothing from clients; those that are kept do.
-        assert_eq!([room(1_024, 32), room(1_024, 34), room(1_024, 256 + 128)], [480, 479, 304]);
+        assert_eq!([room(1_024, 32), room(1_024, 34), room(1_024, 256 + 128)], [320, 319, 202]);
     }
 }

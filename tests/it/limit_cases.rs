@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::harness::client::try_request;
 use crate::harness::origin::hold_port;
-use crate::harness::proxy::{Proxy, config_of, pool_config};
+use crate::harness::proxy::{PROBE, Proxy, config_of, pool_config};
 use crate::harness::script::chunk_of;
 use crate::harness::{Answer, Connection, Origin, Step, When, eventually};
 
@@ -105,7 +105,7 @@ fn running_out_of_descriptors_is_survived_and_blames_no_member() {
     let (origin, clock) = (Origin::start(), Origin::start());
     let _ticking = Proxy::of(&[&clock], "");
     let mut proxy = Proxy::start_with_descriptors(&pool_config(&[&origin], ""), 64);
-    proxy.await_log("little room", 0, |line| line.text("message").contains("leaves room for 16 clients at once"));
+    proxy.await_log("little room", 0, |line| line.text("message").contains("leaves room for 10 clients at once"));
     proxy.await_standing(&origin, "healthy");
     for round in 0..2 {
         // More clients than descriptors: the kernel accepts them all, the proxy cannot.
@@ -122,6 +122,26 @@ fn running_out_of_descriptors_is_survived_and_blames_no_member() {
     }
     assert!(proxy.events(&[("to", "unhealthy")]).is_empty(), "a local fault was held against the member");
     assert_eq!(proxy.admin_get("/livez").status, 200);
+}
+
+/// Each has a descriptor, one for its dial, and one by which its client is watched meanwhile.
+#[test]
+fn whoever_waits_for_a_dial_leaves_descriptors_for_probes_and_operators() {
+    let (clock, (_hole, address)) = (Origin::start(), black_hole());
+    let pools = format!(
+        "pools:\n  silent: {{ members: [\"{address}\"], probe: off, upstream: {{ connect_timeout: 60s }} }}\n  \
+         clock: {{ members: [{clock}], {PROBE} }}\nroutes: [{{ pool: silent }}]\n"
+    );
+    let proxy = Proxy::start_with_descriptors(&pools, 200);
+    let mut crowd: Vec<Connection> = (0..100).map(|_| proxy.connect()).collect();
+    for client in &mut crowd {
+        client.send("POST /crowd HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx");
+    }
+    eventually("all there is room for are dialled for", || proxy.pool("silent")["members"][0]["in_flight"] == 45);
+    clock.await_probes(4);
+    assert_eq!(proxy.admin_get("/livez").status, 200);
+    let out = proxy.log().into_iter().find(|line| line.raw.contains("Too many open files"));
+    assert!(out.is_none(), "{}", out.expect("a line").raw);
 }
 
 #[test]
