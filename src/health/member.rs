@@ -46,7 +46,7 @@ pub struct Member {
     pub(super) was_healthy: bool,
     /// When its slow start began, until that is over.
     pub(super) back_since: Option<Duration>,
-    /// It came when nobody had been healthy yet, and has not fallen since.
+    /// It came when nobody had been healthy yet, and has come up with those that were first; it has not fallen since.
     pub(super) is_of_the_start: bool,
 }
 

@@ -2,7 +2,7 @@
 //!
 //! A ramp is its member's own: it runs by time, whatever becomes of the others, and no reload begins it anew. Whether it
 //! counts is a matter of all of them: not while somebody is kept, nor where everybody who serves came up together, when
-//! nobody had been healthy yet. Else each has its part of what they have together, even if all have one: of three that are
+//! nobody had been healthy for long. Else each has its part of what they have together, even if all have one: of three that are
 //! restarted one after the other the last is as cold as the first was.
 //!
 //! Not here: what a part of a weight means for a pick (`balance`, through `pool`).
@@ -53,12 +53,19 @@ impl Ramp {
 /// Only who was out ramps. Who served all the same, kept or in the fallback, has no need of it; nor who turns healthy by
 /// nothing but an operator's word, nor a newcomer that the configuration calls healthy.
 pub(super) fn follow(rules: &Rules, members: &mut [Member], before: &[Standing], now: Duration) {
+    // Whoever comes so long after another has not come up with it: that one is warm.
+    let is_warm = |member: &Member| {
+        let is_young = |begun: Duration| now.saturating_sub(begun) <= rules.initial_wait;
+        member.was_healthy && member.healthy() && !member.back_since.is_some_and(is_young)
+    };
+    let somebody_is_warm = members.iter().any(is_warm);
     for (index, member) in members.iter_mut().enumerate() {
         let is_healthy = member.healthy();
         let was_healthy = std::mem::replace(&mut member.was_healthy, is_healthy);
         let was_out = matches!(before.get(index), Some(Standing::Ejected | Standing::Unknown));
         if is_healthy && !was_healthy && was_out {
             member.back_since = Some(now);
+            member.is_of_the_start &= !somebody_is_warm;
         }
         member.is_of_the_start &= is_healthy || !was_healthy;
         let is_fit = member.verdict() == Verdict::Healthy;
@@ -181,10 +188,14 @@ mod tests {
             (210, pass(2), "HH?"),
             (910, Act::Wait, "HH8?"),
             (920, pass(3), "HH8H1"),
-            // Those who are left of the rotation have both come up with it.
-            (930, fail(1), "EHH"),
+            // It came when the first was warm: it has not come up with the others.
+            (930, fail(1), "EH8H1"),
             (1_110, Act::Wait, "EHH2"),
         ];
+        play(&mut trial, steps);
+
+        let mut trial = Trial::new(Rules { initial: Initial::Probe, initial_wait: ms(100), ..slow() }, specs(3));
+        let steps = [(10, pass(1), "H??"), (110, pass(2), "HH?"), (400, fail(3), "HH?"), (411, pass(3), "H5H4H1")];
         play(&mut trial, steps);
     }
 

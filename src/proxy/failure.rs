@@ -18,7 +18,8 @@ pub fn connecting(ctx: &mut Ctx, error: Box<Error>) -> Box<Error> {
     ctx.connection.dial_ends();
     ctx.spent.dials += 1;
     let fault = judge(ctx, &error, Stage::Connect);
-    let replay = Replay { idempotent: false, whole_body: true, answer_begun: false, idle_race: false };
+    let replay =
+        Replay { idempotent: false, whole_body: true, answer_begun: false, whole_request: true, idle_race: false };
     settle(ctx, error, fault, replay, 0)
 }
 
@@ -72,6 +73,7 @@ pub fn exchanging(ctx: &mut Ctx, sent: Sent, mut error: Box<Error>, reused: bool
         idempotent: sent.idempotent,
         whole_body: sent.whole_body,
         answer_begun: ctx.answer_has_begun(),
+        whole_request: ctx.connection.request_is_whole(),
         idle_race,
     };
     if unheard && replay.whole_body {
@@ -128,7 +130,7 @@ fn settle(ctx: &mut Ctx, mut error: Box<Error>, fault: Fault, replay: Replay, by
     let came = match replay.idle_race {
         _ if ctx.attempt_has_answer() => Came::ToAnswer,
         true => Came::ToIdleRace,
-        false if fault.stage == Stage::Exchange && !ctx.connection.request_is_whole() => Came::ToHalfRequest,
+        false if fault.stage == Stage::Exchange && !replay.whole_request => Came::ToHalfRequest,
         false => Came::Short,
     };
     let now = clock::monotonic();

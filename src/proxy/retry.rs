@@ -17,6 +17,8 @@ pub struct Replay {
     pub whole_body: bool,
     /// The client has got part of an answer.
     pub answer_begun: bool,
+    /// All of the request has come. Who gives half of one up may have waited for its client for too long, and so would others.
+    pub whole_request: bool,
     /// The attempt used a pooled connection that closed before any answer: it had gone stale (case C54).
     pub idle_race: bool,
 }
@@ -69,6 +71,9 @@ pub fn decide(fault: Fault, replay: Replay, spent: Spent, limits: Retries, budge
     if replay.idle_race && spent.races <= RACES {
         return Next::SameAfresh;
     }
+    if !replay.whole_request {
+        return Next::Stop;
+    }
     if spent.attempts < limits.attempts && budget() { Next::Another } else { Next::Stop }
 }
 
@@ -77,7 +82,8 @@ mod tests {
     use super::*;
 
     const LIMITS: Retries = Retries { attempts: 2, connect: 3, budget_percent: 20, per_try_timeout: None };
-    const GET: Replay = Replay { idempotent: true, whole_body: true, answer_begun: false, idle_race: false };
+    const GET: Replay =
+        Replay { idempotent: true, whole_body: true, answer_begun: false, whole_request: true, idle_race: false };
     const POST: Replay = Replay { idempotent: false, ..GET };
 
     fn fault(blame: Blame, stage: Stage) -> Fault {
@@ -103,6 +109,15 @@ mod tests {
             ("two attempts in all", reset, GET, Spent { attempts: 2, ..first }, true, Next::Stop),
             ("a reset POST may have been processed", reset, POST, first, true, Next::Stop),
             ("a body that is not kept whole", reset, Replay { whole_body: false, ..GET }, first, true, Next::Stop),
+            ("half a request", reset, Replay { whole_request: false, ..GET }, first, true, Next::Stop),
+            (
+                "half a request in a race",
+                reset,
+                Replay { whole_request: false, ..stale },
+                raced(1),
+                true,
+                Next::SameAfresh,
+            ),
             ("an answer has begun", reset, Replay { answer_begun: true, ..GET }, first, true, Next::Stop),
             ("a stale connection is nobody's fault", reset, stale, raced(1), false, Next::SameAfresh),
             ("but not for ever", reset, stale, Spent { races: 3, attempts: 2, ..Spent::default() }, true, Next::Stop),

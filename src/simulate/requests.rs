@@ -85,6 +85,7 @@ impl World<'_> {
             idempotent: draw >= u32::from(from.post_percent),
             whole_body: true,
             answer_begun: false,
+            whole_request: true,
             idle_race: false,
         };
         let key = fastrand::u64(0..CLIENTS);

@@ -351,14 +351,23 @@ impl Model {
             let tenths = 1 + (now - life.back?).as_millis().checked_div(step.as_millis())?;
             (tenths < 10).then_some(tenths as u32)
         };
+        let is_healthy = |life: &Life, fit: &Fit| {
+            let active = life.admin == Admin::Enabled && life.spec.weight > 0 && life.spec.key.address.is_some();
+            active && fit.verdict == Verdict::Healthy
+        };
+        let was_healthy = |life: &Life| self.before.iter().any(|(id, _, healthy)| *id == life.id && *healthy);
+        let somebody_warm = self.lives.iter().zip(fits).any(|(life, fit)| {
+            let young = life.back.is_some_and(|back| now - back <= self.rules.initial_wait);
+            was_healthy(life) && is_healthy(life, fit) && !young
+        });
         let mut now_so = vec![];
         for ((life, fit), standing) in self.lives.iter_mut().zip(fits).zip(&self.stand.standings) {
-            let active = life.admin == Admin::Enabled && life.spec.weight > 0 && life.spec.key.address.is_some();
-            let healthy = active && fit.verdict == Verdict::Healthy;
+            let healthy = is_healthy(life, fit);
             let was = self.before.iter().find(|(id, ..)| *id == life.id);
             // "turns healthy from ejected or unknown", "not from kept or fallback".
             if healthy && matches!(was, Some((_, Standing::Ejected | Standing::Unknown, false))) {
                 life.back = Some(now);
+                life.first &= !somebody_warm;
             }
             if fit.verdict != Verdict::Healthy || ramp(life).is_none() {
                 life.back = None;
