@@ -47,7 +47,7 @@ pub enum Side {
 /// Of a member: what traffic says of it to the rules that are tried.
 #[derive(Debug, Default)]
 pub(super) struct Hearsay {
-    /// How it would stand: a place in `STANDINGS` and one more; 0 where no rule is tried.
+    /// How it would stand: a place in [`Standing::ALL`] and one more; 0 where no rule is tried.
     stands: AtomicU8,
     /// Only where traffic would eject.
     lately: OnceLock<Box<Lately>>,
@@ -63,17 +63,6 @@ enum Gets {
     /// A share since nobody would be healthy.
     Fallback,
 }
-
-const STANDINGS: [Standing; 8] = [
-    Standing::Healthy,
-    Standing::Kept,
-    Standing::Ejected,
-    Standing::Unknown,
-    Standing::Fallback,
-    Standing::Standby,
-    Standing::Draining,
-    Standing::Disabled,
-];
 
 impl<'a> Judged<'a> {
     /// As the file says.
@@ -94,13 +83,13 @@ impl<'a> Judged<'a> {
 impl Hearsay {
     /// It would stand so; `None`: no rule is tried.
     pub(super) fn stand(&self, standing: Option<Standing>) {
-        let place = standing.and_then(|standing| STANDINGS.iter().position(|other| *other == standing));
+        let place = standing.and_then(|standing| Standing::ALL.iter().position(|other| *other == standing));
         self.stands.store(place.map_or(0, |place| place as u8 + 1), Relaxed);
     }
 
     /// How it would stand; `None`: no rule is tried.
     pub(super) fn stands(&self) -> Option<Standing> {
-        usize::from(self.stands.load(Relaxed)).checked_sub(1).and_then(|place| STANDINGS.get(place).copied())
+        usize::from(self.stands.load(Relaxed)).checked_sub(1).and_then(|place| Standing::ALL.get(place).copied())
     }
 
     /// Rules begin to be tried, and those in force have counted this much.
