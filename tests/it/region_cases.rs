@@ -83,8 +83,8 @@ fn an_edge_leaves_a_region_whose_aggregate_breaks_and_comes_back_after_the_delay
     near.iter().for_each(Origin::start_again);
     let able = edge.await_event(mark, &[("kind", "member"), ("pool", "one"), ("to", "healthy")]);
     let back = edge.await_event(mark, &[("kind", "failover"), ("from", "two"), ("to", "one"), ("reason", "failback")]);
-    // Each line has the time at which it was told, and a busy machine tells one later than the other.
-    assert!(back.millis() - able.millis() >= DELAY.as_millis() as f64 / 2.0, "too soon: {} {}", able.raw, back.raw);
+    // A tenth less: each line has the time at which it was told, and a busy machine tells one later than the other.
+    assert!(back.millis() - able.millis() >= DELAY.as_secs_f64() * 900.0, "too soon: {} {}", able.raw, back.raw);
     load.fence();
     let before = served(&far);
     load.fence();
